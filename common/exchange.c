@@ -1,0 +1,598 @@
+#define LOG_MODULE "exchange"
+
+#include "exchange.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+
+/* How often it looks whether files have appeared. Not every file system tells. */
+#define LOOK_INTERVAL_MS 100
+
+/* How long a bad file must stay as it is before it counts as bad: it may be on its way (scp writes
+ * in place). */
+#define SETTLE_MS 1000
+
+#define MAX_ITEMS 4
+
+struct published_file {
+	int fd; /* locked as long as this program runs */
+	char path[PATH_MAX];
+	struct published_file *next;
+};
+
+struct rs_exchange {
+	const char *peer;
+	struct rs_input *input;
+	FILE *out;
+	int cancel_fd;
+	struct published_file *files;
+	char (*own_lines)[RS_DESCRIPTOR_LINE_SIZE];
+	size_t own_count;
+};
+
+enum rs_status rs_exchange_create(const char *peer, struct rs_input *input, FILE *out,
+				  int cancel_fd, struct rs_exchange **exchange)
+{
+	struct rs_exchange *created = calloc(1, sizeof(*created));
+
+	if (!created)
+		return RS_ERR_NO_MEMORY;
+	created->peer = peer;
+	created->input = input;
+	created->out = out;
+	created->cancel_fd = cancel_fd;
+	*exchange = created;
+	return RS_OK;
+}
+
+static void remove_file(struct published_file *file)
+{
+	struct stat ours, there;
+
+	/* Another run may have put its own file there since. */
+	if (fstat(file->fd, &ours) == 0 && lstat(file->path, &there) == 0 &&
+	    ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+		unlink(file->path);
+	close(file->fd);
+	free(file);
+}
+
+void rs_exchange_destroy(struct rs_exchange *exchange)
+{
+	if (!exchange)
+		return;
+	while (exchange->files) {
+		struct published_file *file = exchange->files;
+
+		exchange->files = file->next;
+		remove_file(file);
+	}
+	free(exchange->own_lines);
+	free(exchange);
+}
+
+/* ---- Publish ---- */
+
+static enum rs_status cannot_write(const char *path, int error)
+{
+	LOG_ERROR("cannot write the descriptor file %s: %s; name another one (see --help)", path,
+		  strerror(error));
+	return rs_status_from_errno(error);
+}
+
+static enum rs_status check_target(const char *path)
+{
+	struct stat status;
+
+	if (lstat(path, &status) < 0)
+		return errno == ENOENT ? RS_OK : cannot_write(path, errno);
+	if (S_ISREG(status.st_mode))
+		return RS_OK;
+	LOG_ERROR("the descriptor file %s is %s: remove it, or name another one (see --help)", path,
+		  S_ISLNK(status.st_mode)   ? "a symbolic link"
+		  : S_ISDIR(status.st_mode) ? "a directory"
+					    : "no regular file");
+	return RS_ERR_NOT_PERMITTED;
+}
+
+static bool write_all(int fd, const char *text, size_t length)
+{
+	while (length > 0) {
+		ssize_t written = write(fd, text, length);
+
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written < 0)
+			return false;
+		text += written;
+		length -= (size_t)written;
+	}
+	return true;
+}
+
+static bool write_lines(int fd, const struct rs_exchange_item *item)
+{
+	for (size_t i = 0; i < item->count; i++)
+		if (!write_all(fd, item->lines[i], strlen(item->lines[i])) ||
+		    !write_all(fd, "\n", 1))
+			return false;
+	return true;
+}
+
+/* Readers see the whole file or none of it. */
+static enum rs_status write_file(struct published_file *file, const struct rs_exchange_item *item)
+{
+	char aside[PATH_MAX + 8];
+	enum rs_status status;
+
+	snprintf(aside, sizeof(aside), "%s.XXXXXX", file->path);
+	file->fd = mkostemp(aside, O_CLOEXEC); /* mode 0600 */
+	if (file->fd < 0)
+		return cannot_write(file->path, errno);
+	/* Where files cannot be locked, readers take them for live. */
+	flock(file->fd, LOCK_EX | LOCK_NB);
+	if (!write_lines(file->fd, item) || rename(aside, file->path) < 0) {
+		status = cannot_write(file->path, errno);
+		unlink(aside);
+		close(file->fd);
+		return status;
+	}
+	return RS_OK;
+}
+
+static enum rs_status publish_file(struct rs_exchange *exchange,
+				   const struct rs_exchange_item *item)
+{
+	struct published_file *file;
+	enum rs_status status = check_target(item->path);
+
+	if (status != RS_OK)
+		return status;
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return RS_ERR_NO_MEMORY;
+	snprintf(file->path, sizeof(file->path), "%s", item->path);
+	status = write_file(file, item);
+	if (status != RS_OK) {
+		free(file);
+		return status;
+	}
+	file->next = exchange->files;
+	exchange->files = file;
+	return RS_OK;
+}
+
+static enum rs_status keep_own_lines(struct rs_exchange *exchange,
+				     const struct rs_exchange_item *items, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t total = exchange->own_count + items[i].count;
+		void *grown = realloc(exchange->own_lines, total * sizeof(exchange->own_lines[0]));
+
+		if (!grown)
+			return RS_ERR_NO_MEMORY;
+		exchange->own_lines = grown;
+		memcpy(exchange->own_lines[exchange->own_count], items[i].lines,
+		       items[i].count * sizeof(items[i].lines[0]));
+		exchange->own_count = total;
+	}
+	return RS_OK;
+}
+
+static void list_paths(const struct rs_exchange_item *items, size_t count, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < count && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? " and " : "",
+					 items[i].path);
+}
+
+static enum rs_status print_lines(struct rs_exchange *exchange,
+				  const struct rs_exchange_item *items, size_t count)
+{
+	char paths[1024];
+
+	list_paths(items, count, paths, sizeof(paths));
+	LOG_INFO("copy this to %s; on this machine it can read it from %s", exchange->peer, paths);
+	for (size_t i = 0; i < count; i++)
+		for (size_t line = 0; line < items[i].count; line++)
+			fprintf(exchange->out, "%s\n", items[i].lines[line]);
+	if (fflush(exchange->out) != 0)
+		return LOG_FAILED_CALL(errno, NULL, "printing the descriptors");
+	return RS_OK;
+}
+
+enum rs_status rs_exchange_publish(struct rs_exchange *exchange,
+				   const struct rs_exchange_item *items, size_t count)
+{
+	enum rs_status status = keep_own_lines(exchange, items, count);
+
+	for (size_t i = 0; i < count && status == RS_OK; i++)
+		status = publish_file(exchange, &items[i]);
+	if (status == RS_OK)
+		status = print_lines(exchange, items, count);
+	return status;
+}
+
+/* ---- Collect ---- */
+
+/* How far one item is. */
+struct progress {
+	size_t got;
+	bool warned_stale;
+	int64_t bad_since; /* the file was found bad then, and has not changed; 0: it was not */
+	struct stat bad_file;
+};
+
+struct collection {
+	const struct rs_exchange *exchange;
+	struct rs_exchange_item *items;
+	size_t count;
+	struct progress progress[MAX_ITEMS];
+};
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static bool is_complete(const struct collection *collection)
+{
+	for (size_t i = 0; i < collection->count; i++)
+		if (collection->progress[i].got < collection->items[i].count)
+			return false;
+	return true;
+}
+
+/* What is missing, with the files that it may come in. */
+static void list_missing(const struct collection *collection, char *text, size_t size)
+{
+	const char *separator = "";
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < collection->count && used < size; i++) {
+		const struct rs_exchange_item *item = &collection->items[i];
+
+		if (collection->progress[i].got == item->count)
+			continue;
+		used += (size_t)snprintf(text + used, size - used, "%s\"%s\" (%s)", separator,
+					 rs_descriptor_kind_name(item->kind), item->path);
+		separator = " and ";
+	}
+}
+
+static bool is_own_line(const struct rs_exchange *exchange, const char *line)
+{
+	for (size_t i = 0; i < exchange->own_count; i++)
+		if (strcmp(exchange->own_lines[i], line) == 0)
+			return true;
+	return false;
+}
+
+static bool is_blank(const char *line)
+{
+	return line[strspn(line, " \t\r")] == '\0';
+}
+
+/* The peer's line in its one form, and its kind; or the reason why it is not that. */
+static enum rs_status read_line(const struct rs_exchange *exchange, const char *text,
+				enum rs_descriptor_kind *kind, char line[RS_DESCRIPTOR_LINE_SIZE],
+				char message[RS_DESCRIPTOR_MESSAGE_SIZE])
+{
+	struct rs_descriptor descriptor;
+	enum rs_status status = rs_descriptor_parse(text, &descriptor, message);
+
+	if (status != RS_OK)
+		return status;
+	*kind = descriptor.kind;
+	rs_descriptor_format(&descriptor, line);
+	if (is_own_line(exchange, line)) {
+		snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
+			 "this is the program's own descriptor: give it that of %s",
+			 exchange->peer);
+		return RS_ERR_BAD_DESCRIPTOR;
+	}
+	return RS_OK;
+}
+
+static enum rs_status take_pasted_line(struct collection *collection, const char *text,
+				       char message[RS_DESCRIPTOR_MESSAGE_SIZE])
+{
+	char line[RS_DESCRIPTOR_LINE_SIZE];
+	enum rs_descriptor_kind kind;
+	enum rs_status status = read_line(collection->exchange, text, &kind, line, message);
+
+	if (status != RS_OK)
+		return status;
+	for (size_t i = 0; i < collection->count; i++) {
+		struct rs_exchange_item *item = &collection->items[i];
+
+		if (item->kind != kind)
+			continue;
+		/* More than wanted: pasted twice, or after the file was found. The first ones
+		 * count. */
+		if (collection->progress[i].got < item->count)
+			strcpy(item->lines[collection->progress[i].got++], line);
+		return RS_OK;
+	}
+	snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
+		 "this \"%s\" descriptor is of the wrong kind: this program needs none of %s",
+		 rs_descriptor_kind_name(kind), collection->exchange->peer);
+	return RS_ERR_BAD_DESCRIPTOR;
+}
+
+static enum rs_status take_pasted_lines(struct collection *collection)
+{
+	struct rs_input *input = collection->exchange->input;
+	char text[RS_INPUT_LINE_SIZE + 1];
+	char message[RS_DESCRIPTOR_MESSAGE_SIZE];
+
+	/* What follows the last line wanted is not for us. */
+	while (!is_complete(collection) && rs_input_take_line(input, text)) {
+		enum rs_status status =
+			is_blank(text) ? RS_OK : take_pasted_line(collection, text, message);
+
+		if (status == RS_OK)
+			continue;
+		LOG_ERROR("bad line on standard input, %s", message);
+		if (input->kind != RS_INPUT_TERMINAL)
+			return status;
+		LOG_INFO("paste it once more");
+	}
+	return RS_OK;
+}
+
+static enum rs_status cannot_read(const char *path, const char *reason)
+{
+	LOG_ERROR("cannot read the descriptor file %s: %s", path, reason);
+	return RS_ERR_NOT_PERMITTED;
+}
+
+/* Whether a file at a path that nobody named may be used: see only_live. */
+static bool is_live(int fd, const struct stat *file)
+{
+	if (file->st_uid != geteuid())
+		return false;
+	if (flock(fd, LOCK_SH | LOCK_NB) < 0)
+		return true;
+	flock(fd, LOCK_UN);
+	return false;
+}
+
+/* *fd: the item's file, open; RS_IN_PROGRESS: there is none yet. */
+static enum rs_status open_file(const struct rs_exchange_item *item, struct progress *progress,
+				int *fd, struct stat *file)
+{
+	/* Not blocking: it might be a FIFO. */
+	*fd = open(item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (*fd < 0 && errno == ENOENT)
+		return RS_IN_PROGRESS;
+	if (*fd < 0)
+		return cannot_read(item->path,
+				   errno == ELOOP ? "it is a symbolic link" : strerror(errno));
+	if (fstat(*fd, file) < 0 || !S_ISREG(file->st_mode)) {
+		close(*fd);
+		return cannot_read(item->path, S_ISDIR(file->st_mode) ? "it is a directory"
+								      : "it is no regular file");
+	}
+	if (item->only_live && !is_live(*fd, file)) {
+		close(*fd);
+		if (!progress->warned_stale)
+			LOG_INFO("ignoring %s, which no running program of this user holds: left "
+				 "by an "
+				 "earlier run? (A file that was copied there is named with an "
+				 "option.)",
+				 item->path);
+		progress->warned_stale = true;
+		return RS_IN_PROGRESS;
+	}
+	return RS_OK;
+}
+
+static enum rs_status take_file_line(const struct rs_exchange *exchange,
+				     const struct rs_exchange_item *item, const char *text,
+				     size_t *got, char message[RS_DESCRIPTOR_MESSAGE_SIZE])
+{
+	char line[RS_DESCRIPTOR_LINE_SIZE];
+	const char *wanted = rs_descriptor_kind_name(item->kind);
+	enum rs_descriptor_kind kind;
+	enum rs_status status = read_line(exchange, text, &kind, line, message);
+
+	if (status != RS_OK)
+		return status;
+	if (kind != item->kind) {
+		snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
+			 "it has a \"%s\" descriptor, which is of the wrong kind: wanted is \"%s\"",
+			 rs_descriptor_kind_name(kind), wanted);
+		return RS_ERR_BAD_DESCRIPTOR;
+	}
+	if (*got == item->count) {
+		snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
+			 "it has more \"%s\" lines than the %zu wanted", wanted, item->count);
+		return RS_ERR_BAD_DESCRIPTOR;
+	}
+	strcpy(item->lines[(*got)++], line);
+	return RS_OK;
+}
+
+/* All lines of the file into the item. text is taken apart. */
+static enum rs_status take_file_lines(const struct rs_exchange *exchange,
+				      const struct rs_exchange_item *item, char *text,
+				      char message[RS_DESCRIPTOR_MESSAGE_SIZE])
+{
+	enum rs_status status = RS_OK;
+	size_t got = 0;
+	char *line;
+
+	while (status == RS_OK && (line = strsep(&text, "\n")))
+		if (!is_blank(line))
+			status = take_file_line(exchange, item, line, &got, message);
+	if (status == RS_OK && got < item->count) {
+		snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
+			 got == 0 ? "it is empty"
+				  : "it has fewer lines than the number of connections");
+		return RS_ERR_BAD_DESCRIPTOR;
+	}
+	return status;
+}
+
+/* The whole file as text, for the caller to free; NULL with a reason in message. */
+static char *read_text(int fd, size_t max, char message[RS_DESCRIPTOR_MESSAGE_SIZE])
+{
+	char *text = malloc(max + 1);
+	size_t used = 0;
+	ssize_t count = 1;
+
+	while (text && used < max && count > 0) {
+		count = read(fd, text + used, max - used);
+		used += count > 0 ? (size_t)count : 0;
+	}
+	if (text && count == 0 && !memchr(text, '\0', used)) {
+		text[used] = '\0';
+		return text;
+	}
+	snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
+		 "it cannot be read, or is no text of a few lines");
+	free(text);
+	return NULL;
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* A bad file is looked at again until it has stayed as it is for a while. */
+static enum rs_status judge_bad_file(const struct rs_exchange_item *item, struct progress *progress,
+				     const struct stat *file, const char *message)
+{
+	if (progress->bad_since == 0 || !is_same_file(file, &progress->bad_file)) {
+		progress->bad_since = now_ms();
+		progress->bad_file = *file;
+	}
+	if (now_ms() - progress->bad_since < SETTLE_MS)
+		return RS_IN_PROGRESS;
+	LOG_ERROR("bad descriptor file %s: %s", item->path, message);
+	return RS_ERR_BAD_DESCRIPTOR;
+}
+
+/* RS_IN_PROGRESS: nothing there yet. */
+static enum rs_status take_file(struct collection *collection, size_t index)
+{
+	struct rs_exchange_item *item = &collection->items[index];
+	struct progress *progress = &collection->progress[index];
+	char message[RS_DESCRIPTOR_MESSAGE_SIZE];
+	struct stat file;
+	char *text;
+	int fd;
+	enum rs_status status = open_file(item, progress, &fd, &file);
+
+	if (status != RS_OK)
+		return status;
+	text = read_text(fd, (item->count + 1) * RS_DESCRIPTOR_LINE_SIZE, message);
+	close(fd);
+	status = text ? take_file_lines(collection->exchange, item, text, message)
+		      : RS_ERR_BAD_DESCRIPTOR;
+	free(text);
+	if (status != RS_OK)
+		return judge_bad_file(item, progress, &file, message);
+	progress->got = item->count;
+	return RS_OK;
+}
+
+static enum rs_status take_files(struct collection *collection)
+{
+	for (size_t i = 0; i < collection->count; i++) {
+		enum rs_status status;
+
+		if (collection->progress[i].got == collection->items[i].count)
+			continue;
+		status = take_file(collection, i);
+		if (status != RS_OK && status != RS_IN_PROGRESS)
+			return status;
+	}
+	return RS_OK;
+}
+
+/* Until input, a cancellation, or the next look at the files is due. */
+static enum rs_status wait_for_more(const struct rs_exchange *exchange)
+{
+	struct pollfd fds[] = {
+		{ .fd = rs_input_is_open(exchange->input) ? exchange->input->fd : -1,
+		  .events = POLLIN },
+		{ .fd = exchange->cancel_fd, .events = POLLIN },
+	};
+
+	if (poll(fds, sizeof(fds) / sizeof(fds[0]), LOOK_INTERVAL_MS) < 0)
+		return errno == EINTR ? RS_OK : LOG_FAILED_CALL(errno, NULL, "poll()");
+	if (fds[1].revents)
+		return RS_ERR_INTERRUPTED;
+	if (fds[0].revents)
+		rs_input_fill(exchange->input);
+	return RS_OK;
+}
+
+static void say_what_is_awaited(const struct collection *collection)
+{
+	char missing[1024];
+
+	list_missing(collection, missing, sizeof(missing));
+	LOG_INFO("waiting for %s of %s: %s", missing, collection->exchange->peer,
+		 rs_input_is_open(collection->exchange->input)
+			 ? "paste it here, or let it appear in that file"
+			 : "let it appear in that file");
+}
+
+static enum rs_status time_out(const struct collection *collection, unsigned timeout)
+{
+	char missing[1024];
+
+	list_missing(collection, missing, sizeof(missing));
+	LOG_ERROR("no descriptor %s of %s came within %u s: is it running?", missing,
+		  collection->exchange->peer, timeout);
+	return RS_ERR_TIMED_OUT;
+}
+
+enum rs_status rs_exchange_collect(struct rs_exchange *exchange, struct rs_exchange_item *items,
+				   size_t count, unsigned timeout)
+{
+	struct collection collection = { .exchange = exchange, .items = items, .count = count };
+	int64_t deadline = now_ms() + (int64_t)timeout * 1000;
+	bool announced = false;
+
+	assert(count <= MAX_ITEMS);
+	for (;;) {
+		enum rs_status status = take_pasted_lines(&collection);
+
+		if (status == RS_OK)
+			status = take_files(&collection);
+		if (status != RS_OK || is_complete(&collection))
+			return status;
+		if (!announced)
+			say_what_is_awaited(&collection);
+		announced = true;
+		if (timeout > 0 && now_ms() >= deadline)
+			return time_out(&collection, timeout);
+		status = wait_for_more(exchange);
+		if (status != RS_OK)
+			return status;
+	}
+}

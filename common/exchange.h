@@ -1,0 +1,63 @@
+/*
+ * Exchange: publishes this side's descriptor lines and collects the peer's.
+ *
+ * Publishing prints the lines, for a person to copy, and writes them to files. Collecting takes
+ * whichever comes first: lines on standard input, in any order, or the files appearing. The files
+ * are removed when the exchange is destroyed.
+ */
+#ifndef RS_EXCHANGE_H
+#define RS_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "descriptor.h"
+#include "input.h"
+#include "status.h"
+
+struct rs_exchange;
+
+/* Lines of one kind, and the file that they stand in. */
+struct rs_exchange_item {
+	enum rs_descriptor_kind kind;
+	const char *path;
+	/*
+	 * Collecting: the file counts only while its writer runs (it holds a lock on it), and only
+	 * if it is this user's. For paths that nobody named: there a file of an earlier run, or a
+	 * stranger's, may lie.
+	 */
+	bool only_live;
+	size_t count;                           /* lines */
+	char (*lines)[RS_DESCRIPTOR_LINE_SIZE]; /* count of them: to publish, or collected */
+};
+
+/*
+ * peer: its program's name, for the prompts. out: where lines are printed. cancel_fd: collecting
+ * ends when it becomes readable (it is not read); -1: never. input, out, cancel_fd stay the
+ * caller's. The caller destroys the exchange.
+ */
+enum rs_status rs_exchange_create(const char *peer, struct rs_input *input, FILE *out,
+				  int cancel_fd, struct rs_exchange **exchange);
+
+/* Removes the files that it wrote, if they are still those. NULL is allowed. */
+void rs_exchange_destroy(struct rs_exchange *exchange);
+
+/*
+ * Prints and writes the items' lines. A file has mode 0600, is written aside and renamed, and never
+ * follows a symbolic link. Each item has a file of its own. Failures are logged with the path and
+ * what to do.
+ */
+enum rs_status rs_exchange_publish(struct rs_exchange *exchange,
+				   const struct rs_exchange_item *items, size_t count);
+
+/*
+ * Waits until all lines of the items are there. timeout: seconds, 0: none. A bad line that a person
+ * pasted is reported and asked for again; anywhere else it ends the collecting. A file that is bad
+ * gets a second to be finished. RS_ERR_TIMED_OUT (the log says what is missing), RS_ERR_INTERRUPTED
+ * (cancel_fd), RS_ERR_BAD_DESCRIPTOR, RS_ERR_IO, RS_ERR_NOT_PERMITTED.
+ */
+enum rs_status rs_exchange_collect(struct rs_exchange *exchange, struct rs_exchange_item *items,
+				   size_t count, unsigned timeout);
+
+#endif

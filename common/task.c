@@ -1,0 +1,509 @@
+#define LOG_MODULE "task"
+
+#include "task.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+#include "log.h"
+#include "rdma_impl.h"
+
+#define ATOMIC_LENGTH sizeof(uint64_t)
+
+const char *rs_receive_opcode_name(enum rs_receive_opcode opcode)
+{
+	static const char *const names[] = {
+		[RS_RECEIVED_SEND] = "send",
+		[RS_RECEIVED_SEND_IMMEDIATE] = "send with immediate",
+		[RS_RECEIVED_WRITE_IMMEDIATE] = "write with immediate",
+	};
+
+	return (unsigned)opcode < sizeof(names) / sizeof(names[0]) ? names[opcode] : "unknown";
+}
+
+enum rs_status rs_task_pool_create(struct rs_rdma *rdma, enum rs_op op, rs_task_cb completed,
+				   rs_task_cb failed, size_t count)
+{
+	struct task_pool *pool = &rdma->pools[op];
+	struct rs_task *tasks = calloc(count, sizeof(*tasks));
+
+	if (!tasks)
+		return RS_ERR_NO_MEMORY;
+	free(pool->tasks);
+	*pool = (struct task_pool){
+		.tasks = tasks, .count = count, .completed = completed, .failed = failed
+	};
+	while (count-- > 0) {
+		tasks[count].rdma = rdma;
+		tasks[count].op = op;
+		tasks[count].next_free = pool->free;
+		pool->free = &tasks[count];
+	}
+	return RS_OK;
+}
+
+void rs_task_pool_destroy(struct task_pool *pool)
+{
+	free(pool->tasks);
+	*pool = (struct task_pool){ 0 };
+}
+
+bool rs_task_pool_is_in_use(const struct task_pool *pool)
+{
+	for (size_t i = 0; i < pool->count; i++)
+		if (pool->tasks[i].state != TASK_FREE)
+			return true;
+	return false;
+}
+
+void rs_task_pool_forget_connections(struct task_pool *pool)
+{
+	for (size_t i = 0; i < pool->count; i++)
+		pool->tasks[i].connection = NULL;
+}
+
+static bool source_is_remote(enum rs_op op)
+{
+	return op == RS_OP_READ || op == RS_OP_COMPARE_AND_SWAP || op == RS_OP_FETCH_AND_ADD;
+}
+
+static bool destination_is_remote(enum rs_op op)
+{
+	return op == RS_OP_WRITE || op == RS_OP_WRITE_IMMEDIATE;
+}
+
+/* A remote buffer must be there; a local one may be missing where no data is moved. */
+static bool fits(const struct rs_buf *buf, bool remote)
+{
+	return buf ? rs_buf_is_remote(buf) == remote : !remote;
+}
+
+/* The fields that the type has no use for are 0. */
+static enum rs_status alloc_task(struct rs_rdma *rdma, const struct rs_task *fields,
+				 struct rs_task **task)
+{
+	struct task_pool *pool = &rdma->pools[fields->op];
+	struct rs_task *taken = pool->free;
+
+	if (!rs_rdma_is_up(rdma))
+		return RS_ERR_BAD_STATE;
+	if (pool->count == 0 ||
+	    (fields->op != RS_OP_RECEIVE &&
+	     (!fields->connection || fields->connection->rdma != rdma)) ||
+	    !fits(fields->source, source_is_remote(fields->op)) ||
+	    !fits(fields->destination, destination_is_remote(fields->op)))
+		return RS_ERR_INVALID_VALUE;
+	if (!taken)
+		return RS_ERR_FULL;
+	pool->free = taken->next_free;
+	*taken = *fields;
+	taken->rdma = rdma;
+	taken->state = TASK_ALLOCATED;
+	*task = taken;
+	return RS_OK;
+}
+
+enum rs_status rs_task_alloc_send(struct rs_rdma *rdma, struct rs_connection *connection,
+				  struct rs_buf *source, void *user_data, struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_SEND,
+					     .connection = connection,
+					     .source = source,
+					     .user_data = user_data },
+			  task);
+}
+
+enum rs_status rs_task_alloc_send_immediate(struct rs_rdma *rdma, struct rs_connection *connection,
+					    struct rs_buf *source, uint32_t immediate,
+					    void *user_data, struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_SEND_IMMEDIATE,
+					     .connection = connection,
+					     .source = source,
+					     .immediate = immediate,
+					     .user_data = user_data },
+			  task);
+}
+
+enum rs_status rs_task_alloc_receive(struct rs_rdma *rdma, struct rs_buf *destination,
+				     void *user_data, struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_RECEIVE,
+					     .destination = destination,
+					     .user_data = user_data },
+			  task);
+}
+
+enum rs_status rs_task_alloc_write(struct rs_rdma *rdma, struct rs_connection *connection,
+				   struct rs_buf *source, struct rs_buf *destination,
+				   void *user_data, struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_WRITE,
+					     .connection = connection,
+					     .source = source,
+					     .destination = destination,
+					     .user_data = user_data },
+			  task);
+}
+
+enum rs_status rs_task_alloc_write_immediate(struct rs_rdma *rdma, struct rs_connection *connection,
+					     struct rs_buf *source, struct rs_buf *destination,
+					     uint32_t immediate, void *user_data,
+					     struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_WRITE_IMMEDIATE,
+					     .connection = connection,
+					     .source = source,
+					     .destination = destination,
+					     .immediate = immediate,
+					     .user_data = user_data },
+			  task);
+}
+
+enum rs_status rs_task_alloc_read(struct rs_rdma *rdma, struct rs_connection *connection,
+				  struct rs_buf *source, struct rs_buf *destination,
+				  void *user_data, struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_READ,
+					     .connection = connection,
+					     .source = source,
+					     .destination = destination,
+					     .user_data = user_data },
+			  task);
+}
+
+enum rs_status rs_task_alloc_compare_and_swap(struct rs_rdma *rdma,
+					      struct rs_connection *connection,
+					      struct rs_buf *target, struct rs_buf *destination,
+					      uint64_t compare, uint64_t swap, void *user_data,
+					      struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_COMPARE_AND_SWAP,
+					     .connection = connection,
+					     .source = target,
+					     .destination = destination,
+					     .compare = compare,
+					     .swap_or_add = swap,
+					     .user_data = user_data },
+			  task);
+}
+
+enum rs_status rs_task_alloc_fetch_and_add(struct rs_rdma *rdma, struct rs_connection *connection,
+					   struct rs_buf *target, struct rs_buf *destination,
+					   uint64_t add, void *user_data, struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_FETCH_AND_ADD,
+					     .connection = connection,
+					     .source = target,
+					     .destination = destination,
+					     .swap_or_add = add,
+					     .user_data = user_data },
+			  task);
+}
+
+static const enum ibv_wr_opcode wr_opcodes[RS_OP_COUNT] = {
+	[RS_OP_SEND] = IBV_WR_SEND,
+	[RS_OP_SEND_IMMEDIATE] = IBV_WR_SEND_WITH_IMM,
+	[RS_OP_WRITE] = IBV_WR_RDMA_WRITE,
+	[RS_OP_WRITE_IMMEDIATE] = IBV_WR_RDMA_WRITE_WITH_IMM,
+	[RS_OP_READ] = IBV_WR_RDMA_READ,
+	[RS_OP_COMPARE_AND_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
+	[RS_OP_FETCH_AND_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+};
+
+static size_t sum_lengths(const struct ibv_sge *sges, int count)
+{
+	size_t sum = 0;
+
+	for (int i = 0; i < count; i++)
+		sum += sges[i].length;
+	return sum;
+}
+
+static enum rs_status fill_send(struct rs_task *task, struct ibv_send_wr *wr)
+{
+	enum rs_status status =
+		rs_buf_gather(task->source, task->rdma->device, wr->sg_list, &wr->num_sge);
+
+	task->length = sum_lengths(wr->sg_list, wr->num_sge);
+	wr->imm_data = htonl(task->immediate);
+	return status;
+}
+
+static enum rs_status fill_write(struct rs_task *task, struct ibv_send_wr *wr)
+{
+	size_t room;
+	enum rs_status status = fill_send(task, wr);
+
+	if (status != RS_OK)
+		return status;
+	status = rs_buf_remote_room(task->destination, &wr->wr.rdma.remote_addr, &room,
+				    &wr->wr.rdma.rkey);
+	if (status == RS_OK && room < task->length)
+		return RS_ERR_TOO_BIG;
+	return status;
+}
+
+static enum rs_status fill_read(struct rs_task *task, struct ibv_send_wr *wr)
+{
+	enum rs_status status = rs_buf_remote_data(task->source, &wr->wr.rdma.remote_addr,
+						   &task->length, &wr->wr.rdma.rkey);
+
+	if (status != RS_OK)
+		return status;
+	return rs_buf_scatter(task->destination, task->length, task->rdma->device, wr->sg_list,
+			      &wr->num_sge);
+}
+
+static enum rs_status fill_atomic(struct rs_task *task, struct ibv_send_wr *wr)
+{
+	enum rs_status status = rs_buf_remote_data(task->source, &wr->wr.atomic.remote_addr,
+						   &task->length, &wr->wr.atomic.rkey);
+
+	if (status != RS_OK)
+		return status;
+	if (task->length < ATOMIC_LENGTH || wr->wr.atomic.remote_addr % ATOMIC_LENGTH != 0)
+		return RS_ERR_INVALID_VALUE;
+	task->length = ATOMIC_LENGTH;
+	wr->wr.atomic.compare_add =
+		task->op == RS_OP_FETCH_AND_ADD ? task->swap_or_add : task->compare;
+	wr->wr.atomic.swap = task->swap_or_add;
+	return rs_buf_scatter(task->destination, ATOMIC_LENGTH, task->rdma->device, wr->sg_list,
+			      &wr->num_sge);
+}
+
+static enum rs_status fill_request(struct rs_task *task, struct ibv_send_wr *wr)
+{
+	switch (task->op) {
+	case RS_OP_WRITE:
+	case RS_OP_WRITE_IMMEDIATE:
+		return fill_write(task, wr);
+	case RS_OP_READ:
+		return fill_read(task, wr);
+	case RS_OP_COMPARE_AND_SWAP:
+	case RS_OP_FETCH_AND_ADD:
+		return fill_atomic(task, wr);
+	default:
+		return fill_send(task, wr);
+	}
+}
+
+static enum rs_status post_send(struct rs_task *task)
+{
+	struct ibv_sge sges[RS_RDMA_MAX_CHAIN];
+	struct ibv_send_wr *bad_wr, wr = {
+		.wr_id = (uintptr_t)task,
+		.sg_list = sges,
+		.num_sge = (int)task->rdma->max_chain,
+		.opcode = wr_opcodes[task->op],
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	enum rs_status status;
+	int error;
+
+	if (!task->connection || task->connection->state != RS_CONNECTION_CONNECTED)
+		return RS_ERR_BAD_STATE;
+	status = fill_request(task, &wr);
+	if (status != RS_OK)
+		return status;
+	error = ibv_post_send(task->connection->qp, &wr, &bad_wr);
+	if (error == ENOMEM)
+		return RS_ERR_FULL;
+	if (error)
+		return LOG_FAILED_CALL(error, NULL,
+				       "ibv_post_send(connection %u, %s, %zu bytes in %d pieces)",
+				       task->connection->id, rs_op_name(task->op), task->length,
+				       wr.num_sge);
+	return RS_OK;
+}
+
+static enum rs_status post_receive(struct rs_task *task)
+{
+	struct ibv_sge sges[RS_RDMA_MAX_CHAIN];
+	struct ibv_recv_wr *bad_wr, wr = {
+		.wr_id = (uintptr_t)task,
+		.sg_list = sges,
+		.num_sge = (int)task->rdma->max_chain,
+	};
+	size_t room = rs_buf_chain_room(task->destination);
+	enum rs_status status =
+		rs_buf_scatter(task->destination, room, task->rdma->device, sges, &wr.num_sge);
+	int error;
+
+	if (status != RS_OK)
+		return status;
+	error = ibv_post_srq_recv(task->rdma->srq, &wr, &bad_wr);
+	if (error == ENOMEM)
+		return RS_ERR_FULL;
+	if (error)
+		return LOG_FAILED_CALL(error, NULL, "ibv_post_srq_recv(%zu bytes in %d pieces)",
+				       room, wr.num_sge);
+	task->rdma->receives_in_flight++;
+	return RS_OK;
+}
+
+enum rs_status rs_task_submit(struct rs_task *task)
+{
+	struct rs_rdma *rdma = task->rdma;
+	bool is_receive = task->op == RS_OP_RECEIVE;
+	enum rs_status status;
+
+	if (task->state != TASK_ALLOCATED ||
+	    !(is_receive ? rs_rdma_is_up(rdma) : rdma->ctx.state == RS_CTX_RUNNING))
+		return RS_ERR_BAD_STATE;
+	status = is_receive ? post_receive(task) : post_send(task);
+	if (status != RS_OK)
+		return status;
+	rs_buf_ref(task->source);
+	rs_buf_ref(task->destination);
+	task->state = TASK_IN_FLIGHT;
+	task->status = RS_IN_PROGRESS;
+	rdma->ctx.in_flight++;
+	return RS_OK;
+}
+
+static bool fills_destination(const struct rs_task *task)
+{
+	if (task->op == RS_OP_RECEIVE)
+		return task->received != RS_RECEIVED_WRITE_IMMEDIATE;
+	return source_is_remote(task->op);
+}
+
+void rs_task_end(struct rs_task *task, enum rs_status status)
+{
+	struct rs_rdma *rdma = task->rdma;
+	const struct task_pool *pool = &rdma->pools[task->op];
+	rs_task_cb callback = status == RS_OK ? pool->completed : pool->failed;
+	struct rs_buf *source = task->source;
+	struct rs_buf *destination = task->destination;
+
+	task->state = TASK_ALLOCATED;
+	task->status = status;
+	rdma->ctx.in_flight--;
+	if (task->op == RS_OP_RECEIVE)
+		rdma->receives_in_flight--;
+	if (status == RS_OK && fills_destination(task))
+		rs_buf_fill(destination, task->length);
+	/* The callback may free the task, the buffers, or submit again. */
+	callback(task, rdma->ctx.user_data);
+	rs_buf_unref(source);
+	rs_buf_unref(destination);
+}
+
+enum rs_status rs_task_free(struct rs_task *task)
+{
+	struct task_pool *pool;
+
+	if (!task)
+		return RS_OK;
+	if (task->state != TASK_ALLOCATED)
+		return RS_ERR_BAD_STATE;
+	pool = &task->rdma->pools[task->op];
+	task->state = TASK_FREE;
+	task->next_free = pool->free;
+	pool->free = task;
+	return RS_OK;
+}
+
+enum rs_status rs_task_status(const struct rs_task *task)
+{
+	return task->status;
+}
+
+enum rs_op rs_task_op(const struct rs_task *task)
+{
+	return task->op;
+}
+
+void *rs_task_user_data(const struct rs_task *task)
+{
+	return task->user_data;
+}
+
+struct rs_connection *rs_task_connection(const struct rs_task *task)
+{
+	return task->op == RS_OP_RECEIVE ? NULL : task->connection;
+}
+
+struct rs_buf *rs_task_source(const struct rs_task *task)
+{
+	return task->source;
+}
+
+struct rs_buf *rs_task_destination(const struct rs_task *task)
+{
+	return task->destination;
+}
+
+enum rs_status rs_task_set_source(struct rs_task *task, struct rs_buf *source)
+{
+	if (task->state != TASK_ALLOCATED)
+		return RS_ERR_BAD_STATE;
+	if (!fits(source, source_is_remote(task->op)))
+		return RS_ERR_INVALID_VALUE;
+	task->source = source;
+	return RS_OK;
+}
+
+enum rs_status rs_task_set_destination(struct rs_task *task, struct rs_buf *destination)
+{
+	if (task->state != TASK_ALLOCATED)
+		return RS_ERR_BAD_STATE;
+	if (!fits(destination, destination_is_remote(task->op)))
+		return RS_ERR_INVALID_VALUE;
+	task->destination = destination;
+	return RS_OK;
+}
+
+enum rs_status rs_task_set_user_data(struct rs_task *task, void *user_data)
+{
+	if (task->state != TASK_ALLOCATED)
+		return RS_ERR_BAD_STATE;
+	task->user_data = user_data;
+	return RS_OK;
+}
+
+enum rs_status rs_task_set_immediate(struct rs_task *task, uint32_t immediate)
+{
+	if (task->state != TASK_ALLOCATED)
+		return RS_ERR_BAD_STATE;
+	task->immediate = immediate;
+	return RS_OK;
+}
+
+enum rs_status rs_task_set_atomic(struct rs_task *task, uint64_t compare, uint64_t swap_or_add)
+{
+	if (task->state != TASK_ALLOCATED)
+		return RS_ERR_BAD_STATE;
+	task->compare = compare;
+	task->swap_or_add = swap_or_add;
+	return RS_OK;
+}
+
+size_t rs_task_result_length(const struct rs_task *task)
+{
+	return task->length;
+}
+
+enum rs_receive_opcode rs_task_result_opcode(const struct rs_task *task)
+{
+	return task->received;
+}
+
+uint32_t rs_task_result_immediate(const struct rs_task *task)
+{
+	return task->op == RS_OP_RECEIVE ? task->immediate : 0;
+}
+
+struct rs_connection *rs_task_result_connection(const struct rs_task *task)
+{
+	return task->op == RS_OP_RECEIVE ? task->connection : NULL;
+}

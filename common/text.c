@@ -1,0 +1,76 @@
+#include "text.h"
+
+#include <limits.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <wchar.h>
+#include <wctype.h>
+
+static size_t escape_byte(unsigned char byte, char out[5])
+{
+	static const char *const named[] = { ['\n'] = "\\n", ['\r'] = "\\r", ['\t'] = "\\t" };
+
+	if (byte < sizeof(named) / sizeof(named[0]) && named[byte])
+		return (size_t)sprintf(out, "%s", named[byte]);
+	return (size_t)sprintf(out, "\\x%02x", byte);
+}
+
+static size_t escape_bytes(const char *bytes, size_t length, char *out)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < length; i++)
+		used += escape_byte((unsigned char)bytes[i], out + used);
+	return used;
+}
+
+/* In a locale whose characters are UTF-8. */
+static bool escape(const char *in, size_t length, char *out, size_t size)
+{
+	bool valid = true;
+	size_t used = 0;
+
+	while (length > 0) {
+		char piece[4 * MB_LEN_MAX + 1];
+		mbstate_t start = { 0 };
+		wchar_t character;
+		size_t bytes = mbrtowc(&character, in, length, &start);
+		size_t piece_length;
+
+		if (bytes <= length && bytes > 0 && iswprint((wint_t)character)) {
+			piece_length = bytes;
+			memcpy(piece, in, bytes);
+		} else {
+			valid = valid && bytes <= length;
+			bytes = bytes <= length && bytes > 0 ? bytes : 1;
+			piece_length = escape_bytes(in, bytes, piece);
+		}
+		if (used + piece_length >= size)
+			break;
+		memcpy(out + used, piece, piece_length);
+		used += piece_length;
+		in += bytes;
+		length -= bytes;
+	}
+	out[used] = '\0';
+	return valid;
+}
+
+bool rs_text_escape(const void *text, size_t length, char *out, size_t size)
+{
+	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+	locale_t previous;
+	bool valid;
+
+	if (size == 0)
+		return false;
+	/* Without that locale only ASCII counts as printable: nothing slips through. */
+	previous = utf8 ? uselocale(utf8) : (locale_t)0;
+	valid = escape(text, length, out, size);
+	if (utf8) {
+		uselocale(previous);
+		freelocale(utf8);
+	}
+	return valid;
+}

@@ -1,0 +1,9 @@
+#ifndef RDMA_READ_RESPONDER_SAMPLE_H
+#define RDMA_READ_RESPONDER_SAMPLE_H
+
+#include "options.h"
+
+/* Runs the sample; returns the program's exit status. */
+int rdma_read_responder(const struct options *options);
+
+#endif

@@ -1,0 +1,59 @@
+# What demo.sh, check.sh and the test harness share. Sourced, never run: expects bash and `set -euo pipefail`.
+
+BUILD_PACKAGES=(gcc meson ninja-build pkg-config libibverbs-dev librdmacm-dev libcmocka-dev
+	libdeflate-dev libjansson-dev)
+VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 util-linux)
+
+# Says what happens now, in one line.
+step()
+{
+	printf '== %s\n' "$*" >&2
+}
+
+# Ends the script with a reason.
+fail()
+{
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+# Runs a command; shows its output only if it fails, and then ends the script.
+quietly()
+{
+	local log status=0
+
+	log=$(mktemp)
+	"$@" >"$log" 2>&1 || status=$?
+	[ $status -eq 0 ] || cat "$log" >&2
+	rm -f "$log"
+	[ $status -eq 0 ] || fail "this failed with status $status: $*"
+}
+
+# Runs a command as root: as it is for root, through sudo for others.
+as_root()
+{
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		fail "root is needed for: $* (run this as root, or install sudo)"
+	fi
+}
+
+# Installs the named Debian packages that are missing; does nothing, at once, when none is.
+install_packages()
+{
+	local package missing=()
+
+	command -v dpkg-query >/dev/null || fail "this script installs Debian packages, and this is no Debian"
+	for package in "$@"; do
+		dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+			missing+=("$package")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	step "installing ${missing[*]}"
+	quietly as_root apt-get update -q
+	quietly as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -q -y --no-install-recommends "${missing[@]}"
+}

@@ -2,7 +2,7 @@
 
 BUILD_PACKAGES=(gcc meson ninja-build pkg-config libibverbs-dev librdmacm-dev libcmocka-dev
 	libdeflate-dev libjansson-dev)
-VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 util-linux)
+VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 util-linux xz-utils)
 
 # Says what happens now, in one line.
 step()

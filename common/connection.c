@@ -176,6 +176,15 @@ enum rs_status rs_rdma_export(struct rs_rdma *rdma, const char **line,
 	return RS_OK;
 }
 
+/* So that it can be connected once more; a queue pair that cannot is of no use. */
+static void back_to_init(struct rs_connection *connection)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	if (ibv_modify_qp(connection->qp, &attr, IBV_QP_STATE) || move_to_init(connection) != RS_OK)
+		rs_connection_fail(connection, RS_ERR_LOCAL_OPERATION);
+}
+
 static enum rs_status check_peer(const struct rs_connection *connection,
 				 const struct rs_descriptor *peer)
 {
@@ -288,12 +297,15 @@ enum rs_status rs_rdma_connect(struct rs_rdma *rdma, const char *line,
 	status = rs_descriptor_read(line, RS_DESCRIPTOR_CONNECTION, &peer);
 	if (status == RS_OK)
 		status = check_peer(connection, &peer);
-	if (status == RS_OK)
-		status = move_to_rtr(connection, &peer);
-	if (status == RS_OK)
-		status = move_to_rts(connection, &peer);
 	if (status != RS_OK)
 		return status;
+	status = move_to_rtr(connection, &peer);
+	if (status == RS_OK)
+		status = move_to_rts(connection, &peer);
+	if (status != RS_OK) {
+		back_to_init(connection);
+		return status;
+	}
 	connection->peer = peer;
 	connection->state = RS_CONNECTION_CONNECTED;
 	LOG_DEBUG("connection %u: QPN 0x%06x to QPN 0x%06x at %s", connection->id, connection->qpn,
@@ -338,6 +350,19 @@ void rs_connection_destroy_qp(struct rs_connection *connection)
 	connection->qp = NULL;
 }
 
+/* Running cannot be reached any more, or the last connection of those it waited for is gone. */
+static bool is_hopeless(const struct rs_rdma *rdma)
+{
+	unsigned alive = 0;
+
+	for (unsigned i = 0; i < rdma->connection_count; i++)
+		alive += is_alive(&rdma->connections[i]);
+	if (rdma->ctx.state == RS_CTX_STARTING)
+		return alive + rdma->max_connections - rdma->connection_count <
+		       rdma->needed_connections;
+	return rdma->needed_connections > 0 && alive == 0;
+}
+
 void rs_connection_fail(struct rs_connection *connection, enum rs_status reason)
 {
 	struct rs_rdma *rdma = connection->rdma;
@@ -347,10 +372,7 @@ void rs_connection_fail(struct rs_connection *connection, enum rs_status reason)
 	connection->state = RS_CONNECTION_FAILED;
 	if (rdma->connection_failed)
 		rdma->connection_failed(connection, reason, rdma->ctx.user_data);
-	for (unsigned i = 0; i < rdma->connection_count; i++)
-		if (is_alive(&rdma->connections[i]))
-			return;
-	if (rdma->needed_connections > 0)
+	if (is_hopeless(rdma))
 		rs_ctx_fail(&rdma->ctx, reason);
 }
 

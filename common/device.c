@@ -23,6 +23,7 @@ struct rs_device {
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
 	unsigned holders;
+	bool failed;
 };
 
 static enum rs_device_kind kind_of(const struct ibv_device *verbs_device)
@@ -77,18 +78,19 @@ static enum rs_status query_port(struct ibv_context *context, uint8_t port,
 
 static enum rs_status find_port(struct rs_device *device)
 {
-	device->info.port = 1;
 	for (unsigned port = 1; port <= device->attr.phys_port_cnt; port++) {
-		enum rs_status status =
-			query_port(device->context, (uint8_t)port, &device->port_attr);
+		struct ibv_port_attr port_attr;
+		enum rs_status status = query_port(device->context, (uint8_t)port, &port_attr);
 
 		if (status != RS_OK)
 			return status;
-		if (device->port_attr.state == IBV_PORT_ACTIVE) {
+		device->info.active = port_attr.state == IBV_PORT_ACTIVE;
+		if (port == 1 || device->info.active) {
 			device->info.port = (uint8_t)port;
-			device->info.active = true;
-			return RS_OK;
+			device->port_attr = port_attr;
 		}
+		if (device->info.active)
+			return RS_OK;
 	}
 	return RS_OK;
 }
@@ -486,6 +488,16 @@ enum rs_status rs_device_choose_gid(const struct rs_device *device, int index,
 		status = no_such_gid(device, index, entries, count);
 	free(entries);
 	return status;
+}
+
+void rs_device_set_failed(struct rs_device *device)
+{
+	device->failed = true;
+}
+
+bool rs_device_has_failed(const struct rs_device *device)
+{
+	return device->failed;
 }
 
 void rs_device_hold(struct rs_device *device)

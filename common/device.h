@@ -87,6 +87,10 @@ const char *rs_gid_text(const union ibv_gid *gid, char text[RS_GID_TEXT_SIZE]);
 /* "ib", "rocev1" or "rocev2". gid_type: enum ibv_gid_type. */
 const char *rs_gid_type_name(uint32_t gid_type);
 
+/* It has said that it is broken; what is on it returns nothing more. */
+void rs_device_set_failed(struct rs_device *device);
+bool rs_device_has_failed(const struct rs_device *device);
+
 /* For the objects made on the device: while any is held, it cannot be closed. */
 void rs_device_hold(struct rs_device *device);
 void rs_device_release(struct rs_device *device);

@@ -14,7 +14,9 @@
 #define POLL_BATCH 16
 
 #define DEFAULT_ACK_TIMEOUT 18
-#define DEFAULT_RETRIES     7
+/* 7 would be allowed, but the kernel's rxe takes it for "for ever", as all do for receiver-not-ready. */
+#define MAX_RETRIES     6
+#define DEFAULT_RETRIES 6
 
 static struct rs_rdma *rdma_of(struct rs_ctx *ctx)
 {
@@ -94,7 +96,7 @@ enum rs_status rs_rdma_set_ack_timeout(struct rs_rdma *rdma, unsigned exponent, 
 {
 	if (!rs_ctx_is_configurable(&rdma->ctx))
 		return RS_ERR_BAD_STATE;
-	if (exponent == 0 || exponent > 31 || retries > 7)
+	if (exponent == 0 || exponent > 31 || retries > MAX_RETRIES)
 		return RS_ERR_INVALID_VALUE;
 	rdma->ack_timeout = exponent;
 	rdma->retries = retries;
@@ -143,23 +145,30 @@ size_t rs_rdma_send_tasks(const struct rs_rdma *rdma)
 
 /* ---- Completions and events ---- */
 
+/* The peer does not answer: what a user has to look at. */
+static void log_silent_peer(const struct rs_rdma *rdma, const struct rs_task *task,
+			    const struct rs_descriptor *peer)
+{
+	double seconds = 4.096e-6 * (double)(1ULL << rdma->ack_timeout) * (rdma->retries + 1);
+	int64_t age = (int64_t)(rs_descriptor_now() - peer->time);
+	char gid[RS_GID_TEXT_SIZE];
+
+	LOG_ERROR(
+		"%s failed: %s, tried for %.1f s: QPN 0x%06x at %s. Is that program still running, "
+		"and has it connected? Its descriptor is %lld s old",
+		rs_op_name(task->op), rs_status_text(RS_ERR_RETRY_EXCEEDED), seconds,
+		(unsigned)peer->connection.qpn, rs_gid_text(&peer->connection.gid, gid),
+		(long long)(age > 0 ? age : 0)); /* the clocks of two hosts may differ */
+}
+
 static void log_failed_task(const struct rs_rdma *rdma, const struct rs_task *task,
 			    const struct ibv_wc *wc)
 {
 	const struct rs_connection *connection = rs_connection_of_qpn(rdma, wc->qp_num);
 	enum rs_status status = rs_status_from_wc(wc->status);
-	char gid[RS_GID_TEXT_SIZE];
 
 	if (status == RS_ERR_RETRY_EXCEEDED && connection)
-		LOG_ERROR(
-			"%s failed: %s (%s): tried for %.1f s to reach QPN 0x%06x at %s, whose "
-			"descriptor was made %llu s ago: is that program still running, and has it "
-			"connected?",
-			rs_op_name(task->op), rs_status_text(status), ibv_wc_status_str(wc->status),
-			4.096e-6 * (double)(1ULL << rdma->ack_timeout) * (rdma->retries + 1),
-			(unsigned)connection->peer.connection.qpn,
-			rs_gid_text(&connection->peer.connection.gid, gid),
-			(unsigned long long)(rs_descriptor_now() - connection->peer.time));
+		log_silent_peer(rdma, task, &connection->peer);
 	else
 		LOG_ERROR("%s failed: %s (%s)", rs_op_name(task->op), rs_status_text(status),
 			  ibv_wc_status_str(wc->status));
@@ -197,6 +206,20 @@ static void complete(struct rs_rdma *rdma, const struct ibv_wc *wc)
 	rs_task_end(task, status);
 }
 
+/* Nothing more will complete. */
+static void lose_device(struct rs_rdma *rdma)
+{
+	rdma->device_lost = true;
+	rs_ctx_fail(&rdma->ctx, RS_ERR_DEVICE_FATAL);
+}
+
+/* The event of a failed device goes to one of its instances; the others see it here. */
+static void notice_failed_device(struct rs_rdma *rdma)
+{
+	if (rs_device_has_failed(rdma->device) && !rdma->device_lost)
+		lose_device(rdma);
+}
+
 static size_t poll_completions(struct rs_rdma *rdma)
 {
 	struct ibv_wc wcs[POLL_BATCH];
@@ -205,8 +228,7 @@ static size_t poll_completions(struct rs_rdma *rdma)
 	if (count < 0) {
 		LOG_ERROR("ibv_poll_cq(%s) failed: the completion queue or the device is broken",
 			  rs_device_info(rdma->device)->name);
-		rdma->device_lost = true;
-		rs_ctx_fail(&rdma->ctx, RS_ERR_DEVICE_FATAL);
+		lose_device(rdma);
 		return 0;
 	}
 	for (int i = 0; i < count; i++)
@@ -226,13 +248,14 @@ static void rdma_request_notification(struct rs_ctx *ctx)
 	struct rs_rdma *rdma = rdma_of(ctx);
 	int error;
 
-	if (rdma->armed)
+	notice_failed_device(rdma);
+	if (rdma->armed || rdma->device_lost)
 		return;
 	error = ibv_req_notify_cq(rdma->cq, 0);
 	if (error) {
 		LOG_FAILED_CALL(error, NULL, "ibv_req_notify_cq(%s)",
 				rs_device_info(rdma->device)->name);
-		rs_ctx_fail(ctx, RS_ERR_DEVICE_FATAL);
+		lose_device(rdma);
 		return;
 	}
 	rdma->armed = true;
@@ -279,12 +302,11 @@ static void handle_async_event(struct rs_rdma *reader, const struct ibv_async_ev
 		rdma = event->event_type == IBV_EVENT_CQ_ERR ? event->element.cq->cq_context
 							     : event->element.srq->srq_context;
 		LOG_ERROR("%s", name);
-		rs_ctx_fail(&rdma->ctx, RS_ERR_DEVICE_FATAL);
+		lose_device(rdma);
 		return;
 	case IBV_EVENT_DEVICE_FATAL:
 		LOG_ERROR("device %s: %s", rs_device_info(reader->device)->name, name);
-		reader->device_lost = true;
-		rs_ctx_fail(&reader->ctx, RS_ERR_DEVICE_FATAL);
+		rs_device_set_failed(reader->device);
 		return;
 	case IBV_EVENT_PORT_ERR:
 		LOG_WARNING("port %d of device %s is down", event->element.port_num,
@@ -305,6 +327,7 @@ static void on_async_event(int fd, void *user_data)
 		handle_async_event(rdma, &event);
 		ibv_ack_async_event(&event);
 	}
+	notice_failed_device(rdma);
 }
 
 /* ---- Start ---- */

@@ -67,9 +67,9 @@ enum rs_status rs_rdma_set_max_chain(struct rs_rdma *rdma, unsigned count);
 
 /*
  * How long a request waits for the peer's acknowledgement before it is sent again: 4.096 µs ×
- * 2^exponent, 1 to 31, and how often it is sent again, 0 to 7. Default 18 (1.07 s) and 7: a peer
- * has some 8 seconds to connect. Devices may wait up to four times as long. Source: man
- * ibv_modify_qp (timeout, retry_cnt).
+ * 2^exponent, 1 to 31; and how often it is sent again, 0 to 6. Default 18 (1.07 s) and 6: a peer
+ * has 7.5 seconds to connect. Devices may wait up to four times as long.
+ * Source: man ibv_modify_qp (timeout, retry_cnt).
  */
 enum rs_status rs_rdma_set_ack_timeout(struct rs_rdma *rdma, unsigned exponent, unsigned retries);
 
@@ -81,7 +81,10 @@ enum rs_status rs_rdma_set_ack_timeout(struct rs_rdma *rdma, unsigned exponent, 
 enum rs_status rs_rdma_set_task_conf(struct rs_rdma *rdma, enum rs_op op, rs_task_cb completed,
 				     rs_task_cb failed, size_t count);
 
-/* Default: none. A context whose last connection fails stops by itself. */
+/*
+ * Default: none. A context stops by itself when Running waited for connections and the last one has
+ * failed, or when so many have failed that Running cannot be reached.
+ */
 enum rs_status rs_rdma_set_connection_failed_cb(struct rs_rdma *rdma,
 						rs_connection_failed_cb callback);
 

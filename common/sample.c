@@ -439,8 +439,10 @@ void sample_print_received(struct sample *sample, const char *label, const struc
 	}
 	memcpy(sample->result, text, (size_t)(end - text) + 1);
 	sample->has_result = true;
-	if (!sample->options->json)
-		printf("%s: %s\n", label, printable);
+	if (sample->options->json)
+		return;
+	printf("%s: %s\n", label, printable);
+	fflush(stdout); /* at once, also through a pipe; sample_end reports what fails */
 }
 
 void sample_finish_task(struct sample *sample, struct rs_task *task)

@@ -390,7 +390,9 @@ void rs_task_end(struct rs_task *task, enum rs_status status)
 	rdma->ctx.in_flight--;
 	if (task->op == RS_OP_RECEIVE)
 		rdma->receives_in_flight--;
-	if (status == RS_OK && fills_destination(task))
+	if (status != RS_OK)
+		task->length = 0;
+	else if (fills_destination(task))
 		rs_buf_fill(destination, task->length);
 	/* The callback may free the task, the buffers, or submit again. */
 	callback(task, rdma->ctx.user_data);
@@ -500,7 +502,7 @@ enum rs_receive_opcode rs_task_result_opcode(const struct rs_task *task)
 
 uint32_t rs_task_result_immediate(const struct rs_task *task)
 {
-	return task->op == RS_OP_RECEIVE ? task->immediate : 0;
+	return task->op == RS_OP_RECEIVE && task->status == RS_OK ? task->immediate : 0;
 }
 
 struct rs_connection *rs_task_result_connection(const struct rs_task *task)

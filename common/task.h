@@ -118,7 +118,7 @@ enum rs_status rs_task_set_user_data(struct rs_task *task, void *user_data);
 enum rs_status rs_task_set_immediate(struct rs_task *task, uint32_t immediate);
 enum rs_status rs_task_set_atomic(struct rs_task *task, uint64_t compare, uint64_t swap_or_add);
 
-/* Bytes that the operation moved; for a receive of a write with immediate: bytes that the peer
+/* Bytes that the operation moved, 0 if it failed; for a receive of a write with immediate: bytes that the peer
  * wrote. */
 size_t rs_task_result_length(const struct rs_task *task);
 

@@ -25,10 +25,19 @@ static size_t escape_bytes(const char *bytes, size_t length, char *out)
 	return used;
 }
 
+/* Characters without a width of their own, some of which reorder the text around them. */
+static bool is_invisible(wchar_t character)
+{
+	return (character >= 0x200b && character <= 0x200f) || /* zero width, direction marks */
+	       (character >= 0x202a && character <= 0x202e) || /* embeddings, overrides */
+	       (character >= 0x2060 && character <= 0x206f) || /* joiners, isolates */
+	       character == 0x061c || character == 0xfeff;
+}
+
 /* In a locale whose characters are UTF-8. */
 static bool escape(const char *in, size_t length, char *out, size_t size)
 {
-	bool valid = true;
+	bool valid = true, full = false;
 	size_t used = 0;
 
 	while (length > 0) {
@@ -38,7 +47,8 @@ static bool escape(const char *in, size_t length, char *out, size_t size)
 		size_t bytes = mbrtowc(&character, in, length, &start);
 		size_t piece_length;
 
-		if (bytes <= length && bytes > 0 && iswprint((wint_t)character)) {
+		if (bytes <= length && bytes > 0 && iswprint((wint_t)character) &&
+		    !is_invisible(character)) {
 			piece_length = bytes;
 			memcpy(piece, in, bytes);
 		} else {
@@ -46,10 +56,11 @@ static bool escape(const char *in, size_t length, char *out, size_t size)
 			bytes = bytes <= length && bytes > 0 ? bytes : 1;
 			piece_length = escape_bytes(in, bytes, piece);
 		}
-		if (used + piece_length >= size)
-			break;
-		memcpy(out + used, piece, piece_length);
-		used += piece_length;
+		full = full || used + piece_length >= size;
+		if (!full) {
+			memcpy(out + used, piece, piece_length);
+			used += piece_length;
+		}
 		in += bytes;
 		length -= bytes;
 	}
@@ -59,12 +70,12 @@ static bool escape(const char *in, size_t length, char *out, size_t size)
 
 bool rs_text_escape(const void *text, size_t length, char *out, size_t size)
 {
-	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-	locale_t previous;
+	locale_t utf8, previous;
 	bool valid;
 
 	if (size == 0)
 		return false;
+	utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
 	/* Without that locale only ASCII counts as printable: nothing slips through. */
 	previous = utf8 ? uselocale(utf8) : (locale_t)0;
 	valid = escape(text, length, out, size);

@@ -11,7 +11,7 @@
 #define RS_TEXT_ESCAPED_SIZE(length) (4 * (length) + 1)
 
 /*
- * Writes the text with every character that is not printable, and every byte that is not UTF-8, as
+ * Writes the text with every character that is not printable or not visible, and every byte that is not UTF-8, as
  * an escape
  * (\n, \t, \x1b), so that it can neither move the cursor nor change the terminal's state.
  * out: size bytes, terminated; what does not fit is left out, never half a character.

@@ -1,4 +1,5 @@
-# What demo.sh, check.sh and the test harness share. Sourced, never run: expects bash and `set -euo pipefail`.
+# shellcheck shell=bash disable=SC2034 # sourced; its variables are for those who source it
+# What demo.sh, check.sh and the test harness share. Expects `set -euo pipefail`.
 
 BUILD_PACKAGES=(gcc meson ninja-build pkg-config libibverbs-dev librdmacm-dev libcmocka-dev
 	libdeflate-dev libjansson-dev)
@@ -56,4 +57,14 @@ install_packages()
 	quietly as_root apt-get update -q
 	quietly as_root env DEBIAN_FRONTEND=noninteractive \
 		apt-get install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# Builds in the folder $1, which is set up with the other arguments if it is new.
+build_in()
+{
+	local folder=$1
+	shift
+
+	[ -f "$folder/build.ninja" ] || quietly meson setup "$folder" "$@"
+	quietly ninja -C "$folder"
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
-# One command on a fresh Debian machine: installs what is needed, builds, runs the RDMA read pair on a real kernel
-# RDMA device and shows the text that was read. Root or sudo is needed to install packages, nothing else.
+# One command on a fresh Debian machine: installs what is needed, builds, runs the RDMA read pair on
+# a real kernel RDMA device and shows the text that was read. Root or sudo is needed to install
+# packages, nothing else.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . scripts/lib.sh

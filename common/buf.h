@@ -52,8 +52,10 @@ enum rs_status rs_buf_get_by_address(struct rs_buf_inventory *inventory, struct 
 enum rs_status rs_buf_get_by_data(struct rs_buf_inventory *inventory, struct rs_mmap *mmap,
 				  uint64_t address, size_t length, struct rs_buf **buf);
 
-/* One more reference, or one less; the last one gives the buffer, and a chain behind it, back. NULL
- * is allowed. */
+/*
+ * One more reference, or one less; the last one gives the buffer, and a chain behind it, back. NULL
+ * is allowed.
+ */
 void rs_buf_ref(struct rs_buf *buf);
 void rs_buf_unref(struct rs_buf *buf);
 

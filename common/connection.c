@@ -14,8 +14,10 @@
  */
 #define MIN_RNR_TIMER 24
 
-/* How often it tries then: 6 is the most that ends (7 means for ever), so a receive may come 0.25 s
- * late. */
+/*
+ * How often it tries then: 6 is the most that ends (7 means for ever), so a receive may come 0.25 s
+ * late.
+ */
 #define RNR_RETRIES 6
 
 /* RoCE v2 packets that cross routers need more than 1. */

@@ -20,8 +20,10 @@ enum rs_ctx_state { RS_CTX_IDLE, RS_CTX_STARTING, RS_CTX_RUNNING, RS_CTX_STOPPIN
 
 struct rs_ctx;
 
-/* Called after each transition, with the context's user data. It may call anything but
- * rs_pe_progress and rs_pe_wait. */
+/*
+ * Called after each transition, with the context's user data. It may call anything but
+ * rs_pe_progress and rs_pe_wait.
+ */
 typedef void (*rs_ctx_state_changed_cb)(struct rs_ctx *ctx, enum rs_ctx_state from,
 					enum rs_ctx_state to, void *user_data);
 
@@ -55,8 +57,10 @@ enum rs_ctx_state rs_ctx_state(const struct rs_ctx *ctx);
 /* Tasks submitted that have not come back. */
 size_t rs_ctx_in_flight(const struct rs_ctx *ctx);
 
-/* Why the context stopped by itself (all connections lost, device failed), or RS_OK. Kept until the
- * next start. */
+/*
+ * Why the context stopped by itself (all connections lost, device failed), or RS_OK. Kept until the
+ * next start.
+ */
 enum rs_status rs_ctx_error(const struct rs_ctx *ctx);
 
 #endif

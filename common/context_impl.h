@@ -16,8 +16,10 @@ struct rs_ctx_ops {
 	bool (*is_ready)(const struct rs_ctx *ctx);
 	/* On entering Stopping: makes everything in flight come back. */
 	void (*stop)(struct rs_ctx *ctx);
-	/* In Stopping: takes back what the device will not return by itself; true once nothing is
-	 * in flight. */
+	/*
+	 * In Stopping: takes back what the device will not return by itself; true once nothing is
+	 * in flight.
+	 */
 	bool (*is_drained)(struct rs_ctx *ctx);
 	/* On leaving Stopping: frees what start made. */
 	void (*release)(struct rs_ctx *ctx);
@@ -49,8 +51,10 @@ void rs_ctx_fail(struct rs_ctx *ctx, enum rs_status error);
 /* Whether it may be configured: Idle and not about to start. */
 bool rs_ctx_is_configurable(const struct rs_ctx *ctx);
 
-/* For the destructors of contexts and engines. A context must not go while the engine is inside its
- * callbacks. */
+/*
+ * For the destructors of contexts and engines. A context must not go while the engine is inside its
+ * callbacks.
+ */
 bool rs_pe_is_in_callback(const struct rs_pe *pe);
 void rs_pe_disconnect_ctx(struct rs_pe *pe, struct rs_ctx *ctx);
 

@@ -196,8 +196,10 @@ void rs_descriptor_format(const struct rs_descriptor *descriptor,
 	put(&writer, CRC_KEY "%08" PRIx32, libdeflate_crc32(0, line, writer.used));
 }
 
-/* A line (without blanks around it) that is being read, what it gave so far, and where to put the
- * reason of a failure. */
+/*
+ * A line (without blanks around it) that is being read, what it gave so far, and where to put the
+ * reason of a failure.
+ */
 struct reader {
 	const char *line;
 	const char *at;

@@ -4,39 +4,33 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "descriptor_file.h"
 #include "log.h"
 
 /* How often it looks whether files have appeared. Not every file system tells. */
 #define LOOK_INTERVAL_MS 100
 
-/* How long a bad file must stay as it is before it counts as bad: it may be on its way (scp writes
- * in place). */
+/*
+ * How long a bad file must stay as it is before it counts as bad: it may be on its way (scp writes
+ * in place).
+ */
 #define SETTLE_MS 1000
 
 #define MAX_ITEMS 4
-
-struct published_file {
-	int fd; /* locked as long as this program runs */
-	char path[PATH_MAX];
-	struct published_file *next;
-};
 
 struct rs_exchange {
 	const char *peer;
 	struct rs_input *input;
 	FILE *out;
 	int cancel_fd;
-	struct published_file *files;
+	struct rs_descriptor_file *files[MAX_ITEMS]; /* published */
+	size_t file_count;
 	char (*own_lines)[RS_DESCRIPTOR_LINE_SIZE];
 	size_t own_count;
 };
@@ -56,122 +50,17 @@ enum rs_status rs_exchange_create(const char *peer, struct rs_input *input, FILE
 	return RS_OK;
 }
 
-static void remove_file(struct published_file *file)
-{
-	struct stat ours, there;
-
-	/* Another run may have put its own file there since. */
-	if (fstat(file->fd, &ours) == 0 && lstat(file->path, &there) == 0 &&
-	    ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
-		unlink(file->path);
-	close(file->fd);
-	free(file);
-}
-
 void rs_exchange_destroy(struct rs_exchange *exchange)
 {
 	if (!exchange)
 		return;
-	while (exchange->files) {
-		struct published_file *file = exchange->files;
-
-		exchange->files = file->next;
-		remove_file(file);
-	}
+	for (size_t i = 0; i < exchange->file_count; i++)
+		rs_descriptor_file_remove(exchange->files[i]);
 	free(exchange->own_lines);
 	free(exchange);
 }
 
 /* ---- Publish ---- */
-
-static enum rs_status cannot_write(const char *path, int error)
-{
-	LOG_ERROR("cannot write the descriptor file %s: %s; name another one (see --help)", path,
-		  strerror(error));
-	return rs_status_from_errno(error);
-}
-
-static enum rs_status check_target(const char *path)
-{
-	struct stat status;
-
-	if (lstat(path, &status) < 0)
-		return errno == ENOENT ? RS_OK : cannot_write(path, errno);
-	if (S_ISREG(status.st_mode))
-		return RS_OK;
-	LOG_ERROR("the descriptor file %s is %s: remove it, or name another one (see --help)", path,
-		  S_ISLNK(status.st_mode)   ? "a symbolic link"
-		  : S_ISDIR(status.st_mode) ? "a directory"
-					    : "no regular file");
-	return RS_ERR_NOT_PERMITTED;
-}
-
-static bool write_all(int fd, const char *text, size_t length)
-{
-	while (length > 0) {
-		ssize_t written = write(fd, text, length);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written < 0)
-			return false;
-		text += written;
-		length -= (size_t)written;
-	}
-	return true;
-}
-
-static bool write_lines(int fd, const struct rs_exchange_item *item)
-{
-	for (size_t i = 0; i < item->count; i++)
-		if (!write_all(fd, item->lines[i], strlen(item->lines[i])) ||
-		    !write_all(fd, "\n", 1))
-			return false;
-	return true;
-}
-
-/* Readers see the whole file or none of it. */
-static enum rs_status write_file(struct published_file *file, const struct rs_exchange_item *item)
-{
-	char aside[PATH_MAX + 8];
-	enum rs_status status;
-
-	snprintf(aside, sizeof(aside), "%s.XXXXXX", file->path);
-	file->fd = mkostemp(aside, O_CLOEXEC); /* mode 0600 */
-	if (file->fd < 0)
-		return cannot_write(file->path, errno);
-	/* Where files cannot be locked, readers take them for live. */
-	flock(file->fd, LOCK_EX | LOCK_NB);
-	if (!write_lines(file->fd, item) || rename(aside, file->path) < 0) {
-		status = cannot_write(file->path, errno);
-		unlink(aside);
-		close(file->fd);
-		return status;
-	}
-	return RS_OK;
-}
-
-static enum rs_status publish_file(struct rs_exchange *exchange,
-				   const struct rs_exchange_item *item)
-{
-	struct published_file *file;
-	enum rs_status status = check_target(item->path);
-
-	if (status != RS_OK)
-		return status;
-	file = calloc(1, sizeof(*file));
-	if (!file)
-		return RS_ERR_NO_MEMORY;
-	snprintf(file->path, sizeof(file->path), "%s", item->path);
-	status = write_file(file, item);
-	if (status != RS_OK) {
-		free(file);
-		return status;
-	}
-	file->next = exchange->files;
-	exchange->files = file;
-	return RS_OK;
-}
 
 static enum rs_status keep_own_lines(struct rs_exchange *exchange,
 				     const struct rs_exchange_item *items, size_t count)
@@ -215,13 +104,26 @@ static enum rs_status print_lines(struct rs_exchange *exchange,
 	return RS_OK;
 }
 
+static enum rs_status write_file(struct rs_exchange *exchange, const struct rs_exchange_item *item)
+{
+	enum rs_status status;
+
+	if (exchange->file_count == MAX_ITEMS)
+		return RS_ERR_FULL;
+	status = rs_descriptor_file_write(item->path,
+					  (const char(*)[RS_DESCRIPTOR_LINE_SIZE])item->lines,
+					  item->count, &exchange->files[exchange->file_count]);
+	exchange->file_count += status == RS_OK;
+	return status;
+}
+
 enum rs_status rs_exchange_publish(struct rs_exchange *exchange,
 				   const struct rs_exchange_item *items, size_t count)
 {
 	enum rs_status status = keep_own_lines(exchange, items, count);
 
 	for (size_t i = 0; i < count && status == RS_OK; i++)
-		status = publish_file(exchange, &items[i]);
+		status = write_file(exchange, &items[i]);
 	if (status == RS_OK)
 		status = print_lines(exchange, items, count);
 	return status;
@@ -232,7 +134,7 @@ enum rs_status rs_exchange_publish(struct rs_exchange *exchange,
 /* How far one item is. */
 struct progress {
 	size_t got;
-	bool warned_stale;
+	bool warned;
 	int64_t bad_since; /* the file was found bad then, and has not changed; 0: it was not */
 	struct stat bad_file;
 };
@@ -326,8 +228,10 @@ static enum rs_status take_pasted_line(struct collection *collection, const char
 
 		if (item->kind != kind)
 			continue;
-		/* More than wanted: pasted twice, or after the file was found. The first ones
-		 * count. */
+		/*
+		 * More than wanted: pasted twice, or after the file was found. The first ones
+		 * count.
+		 */
 		if (collection->progress[i].got < item->count)
 			strcpy(item->lines[collection->progress[i].got++], line);
 		return RS_OK;
@@ -359,51 +263,19 @@ static enum rs_status take_pasted_lines(struct collection *collection)
 	return RS_OK;
 }
 
-static enum rs_status cannot_read(const char *path, const char *reason)
+/* A path that somebody named must be usable; at another one anything may lie. */
+static enum rs_status reject_file(const struct rs_exchange_item *item, struct progress *progress,
+				  const char *fault)
 {
-	LOG_ERROR("cannot read the descriptor file %s: %s", path, reason);
-	return RS_ERR_NOT_PERMITTED;
-}
-
-/* Whether a file at a path that nobody named may be used: see only_live. */
-static bool is_live(int fd, const struct stat *file)
-{
-	if (file->st_uid != geteuid())
-		return false;
-	if (flock(fd, LOCK_SH | LOCK_NB) < 0)
-		return true;
-	flock(fd, LOCK_UN);
-	return false;
-}
-
-/* *fd: the item's file, open; RS_IN_PROGRESS: there is none yet. */
-static enum rs_status open_file(const struct rs_exchange_item *item, struct progress *progress,
-				int *fd, struct stat *file)
-{
-	/* Not blocking: it might be a FIFO. */
-	*fd = open(item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (*fd < 0 && errno == ENOENT)
-		return RS_IN_PROGRESS;
-	if (*fd < 0)
-		return cannot_read(item->path,
-				   errno == ELOOP ? "it is a symbolic link" : strerror(errno));
-	if (fstat(*fd, file) < 0 || !S_ISREG(file->st_mode)) {
-		close(*fd);
-		return cannot_read(item->path, S_ISDIR(file->st_mode) ? "it is a directory"
-								      : "it is no regular file");
+	if (!item->only_live) {
+		LOG_ERROR("cannot read the descriptor file %s: %s", item->path, fault);
+		return RS_ERR_NOT_PERMITTED;
 	}
-	if (item->only_live && !is_live(*fd, file)) {
-		close(*fd);
-		if (!progress->warned_stale)
-			LOG_INFO("ignoring %s, which no running program of this user holds: left "
-				 "by an "
-				 "earlier run? (A file that was copied there is named with an "
-				 "option.)",
-				 item->path);
-		progress->warned_stale = true;
-		return RS_IN_PROGRESS;
-	}
-	return RS_OK;
+	if (!progress->warned)
+		LOG_INFO("ignoring %s: %s; to use it all the same, name it with an option",
+			 item->path, fault);
+	progress->warned = true;
+	return RS_IN_PROGRESS;
 }
 
 static enum rs_status take_file_line(const struct rs_exchange *exchange,
@@ -453,27 +325,6 @@ static enum rs_status take_file_lines(const struct rs_exchange *exchange,
 	return status;
 }
 
-/* The whole file as text, for the caller to free; NULL with a reason in message. */
-static char *read_text(int fd, size_t max, char message[RS_DESCRIPTOR_MESSAGE_SIZE])
-{
-	char *text = malloc(max + 1);
-	size_t used = 0;
-	ssize_t count = 1;
-
-	while (text && used < max && count > 0) {
-		count = read(fd, text + used, max - used);
-		used += count > 0 ? (size_t)count : 0;
-	}
-	if (text && count == 0 && !memchr(text, '\0', used)) {
-		text[used] = '\0';
-		return text;
-	}
-	snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
-		 "it cannot be read, or is no text of a few lines");
-	free(text);
-	return NULL;
-}
-
 static bool is_same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_ino == b->st_ino && a->st_size == b->st_size &&
@@ -499,21 +350,24 @@ static enum rs_status take_file(struct collection *collection, size_t index)
 {
 	struct rs_exchange_item *item = &collection->items[index];
 	struct progress *progress = &collection->progress[index];
+	size_t max = (item->count + 1) * RS_DESCRIPTOR_LINE_SIZE;
 	char message[RS_DESCRIPTOR_MESSAGE_SIZE];
-	struct stat file;
+	struct stat found;
+	const char *fault;
 	char *text;
-	int fd;
-	enum rs_status status = open_file(item, progress, &fd, &file);
+	enum rs_status status =
+		rs_descriptor_file_read(item->path, item->only_live, max, &text, &found, &fault);
 
-	if (status != RS_OK)
-		return status;
-	text = read_text(fd, (item->count + 1) * RS_DESCRIPTOR_LINE_SIZE, message);
-	close(fd);
-	status = text ? take_file_lines(collection->exchange, item, text, message)
-		      : RS_ERR_BAD_DESCRIPTOR;
+	if (status == RS_ERR_NOT_FOUND)
+		return RS_IN_PROGRESS;
+	if (status == RS_ERR_NOT_PERMITTED)
+		return reject_file(item, progress, fault);
+	if (status == RS_ERR_BAD_DESCRIPTOR)
+		return judge_bad_file(item, progress, &found, fault);
+	status = take_file_lines(collection->exchange, item, text, message);
 	free(text);
 	if (status != RS_OK)
-		return judge_bad_file(item, progress, &file, message);
+		return judge_bad_file(item, progress, &found, message);
 	progress->got = item->count;
 	return RS_OK;
 }

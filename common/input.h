@@ -35,8 +35,10 @@ bool rs_input_is_open(const struct rs_input *input);
 /* Reads what is there; call it when fd is readable. An error counts as the end. */
 void rs_input_fill(struct rs_input *input);
 
-/* Takes the next whole line (at the end also an unfinished one), terminated, without its newline.
- * False: none. */
+/*
+ * Takes the next whole line (at the end also an unfinished one), terminated, without its newline.
+ * False: none.
+ */
 bool rs_input_take_line(struct rs_input *input, char line[RS_INPUT_LINE_SIZE + 1]);
 
 /* Forgets what a person typed ahead; does nothing for other kinds. */

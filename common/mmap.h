@@ -39,12 +39,16 @@ enum rs_status rs_mmap_set_permissions(struct rs_mmap *mmap, uint32_t access);
 /* The device is held until the map is destroyed. RS_ERR_FULL: RS_MMAP_MAX_DEVICES were added. */
 enum rs_status rs_mmap_add_device(struct rs_mmap *mmap, struct rs_device *device);
 
-/* Registers the range with every device; on failure with none. RS_ERR_INVALID_VALUE: no range or no
- * device set. */
+/*
+ * Registers the range with every device; on failure with none. RS_ERR_INVALID_VALUE: no range or no
+ * device set.
+ */
 enum rs_status rs_mmap_start(struct rs_mmap *mmap);
 
-/* Takes the registrations back; the map can be configured again. RS_ERR_IN_USE while buffers refer
- * to it. */
+/*
+ * Takes the registrations back; the map can be configured again. RS_ERR_IN_USE while buffers refer
+ * to it.
+ */
 enum rs_status rs_mmap_stop(struct rs_mmap *mmap);
 
 /* Any map. The range of a remote one is in the peer's address space. */
@@ -68,8 +72,10 @@ enum rs_status rs_mmap_local_key(const struct rs_mmap *mmap, const struct rs_dev
 				 uint32_t *lkey);
 enum rs_status rs_mmap_remote_key(const struct rs_mmap *mmap, uint32_t *rkey);
 
-/* For buffers: while any refers to the map, it can be neither stopped nor destroyed.
- * RS_ERR_BAD_STATE: not started. */
+/*
+ * For buffers: while any refers to the map, it can be neither stopped nor destroyed.
+ * RS_ERR_BAD_STATE: not started.
+ */
 enum rs_status rs_mmap_hold(struct rs_mmap *mmap);
 void rs_mmap_release(struct rs_mmap *mmap);
 

@@ -105,8 +105,10 @@ enum rs_status rs_pe_watch(struct rs_pe *pe, int fd, rs_pe_readable_cb on_readab
 		return RS_ERR_NO_MEMORY;
 	if (epoll_ctl(pe->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
 		free(watch);
-		/* The answer for files that are always ready; whether that matters is the caller's
-		 * to say. */
+		/*
+		 * The answer for files that are always ready; whether that matters is the caller's
+		 * to say.
+		 */
 		if (errno == EPERM)
 			return RS_ERR_NOT_SUPPORTED;
 		return LOG_FAILED_CALL(errno, NULL, "epoll_ctl(EPOLL_CTL_ADD, descriptor %d)", fd);
@@ -128,8 +130,10 @@ void rs_pe_unwatch(struct rs_pe *pe, int fd)
 	free(watch);
 }
 
-/* Waits for watched descriptors and handles those that are readable. Returns how many, or -1 with
- * errno. */
+/*
+ * Waits for watched descriptors and handles those that are readable. Returns how many, or -1 with
+ * errno.
+ */
 static int handle_watches(struct rs_pe *pe, int timeout)
 {
 	struct epoll_event events[EVENTS_PER_LOOK];

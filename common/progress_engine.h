@@ -27,8 +27,10 @@ enum rs_status rs_pe_create(struct rs_pe **pe);
  */
 enum rs_status rs_pe_destroy(struct rs_pe *pe);
 
-/* Attaches a context; it must be Idle and attached to none (RS_ERR_BAD_STATE). It is detached when
- * either is destroyed. */
+/*
+ * Attaches a context; it must be Idle and attached to none (RS_ERR_BAD_STATE). It is detached when
+ * either is destroyed.
+ */
 enum rs_status rs_pe_connect_ctx(struct rs_pe *pe, struct rs_ctx *ctx);
 
 /*
@@ -45,8 +47,10 @@ size_t rs_pe_progress(struct rs_pe *pe);
  */
 enum rs_status rs_pe_wait(struct rs_pe *pe, int timeout);
 
-/* For an outer event loop: a descriptor that becomes readable after rs_pe_request_notification. It
- * stays the engine's. */
+/*
+ * For an outer event loop: a descriptor that becomes readable after rs_pe_request_notification. It
+ * stays the engine's.
+ */
 int rs_pe_fd(const struct rs_pe *pe);
 
 /*
@@ -55,8 +59,10 @@ int rs_pe_fd(const struct rs_pe *pe);
  */
 size_t rs_pe_request_notification(struct rs_pe *pe);
 
-/* Takes the signals back from rs_pe_fd, so that it is no longer readable. Handles watched
- * descriptors. */
+/*
+ * Takes the signals back from rs_pe_fd, so that it is no longer readable. Handles watched
+ * descriptors.
+ */
 void rs_pe_clear_notification(struct rs_pe *pe);
 
 /*
@@ -69,8 +75,10 @@ typedef void (*rs_pe_readable_cb)(int fd, void *user_data);
 enum rs_status rs_pe_watch(struct rs_pe *pe, int fd, rs_pe_readable_cb on_readable,
 			   void *user_data);
 
-/* Ends that; allowed in on_readable. Nothing happens if fd is not watched. Call it before the
- * descriptor is closed. */
+/*
+ * Ends that; allowed in on_readable. Nothing happens if fd is not watched. Call it before the
+ * descriptor is closed.
+ */
 void rs_pe_unwatch(struct rs_pe *pe, int fd);
 
 #endif

@@ -14,7 +14,10 @@
 #define POLL_BATCH 16
 
 #define DEFAULT_ACK_TIMEOUT 18
-/* 7 would be allowed, but the kernel's rxe takes it for "for ever", as all do for receiver-not-ready. */
+/*
+ * 7 would be allowed, but the kernel's rxe takes it for "for ever", as all do for
+ * receiver-not-ready.
+ */
 #define MAX_RETRIES     6
 #define DEFAULT_RETRIES 6
 
@@ -198,8 +201,10 @@ static void complete(struct rs_rdma *rdma, const struct ibv_wc *wc)
 			read_receive_result(task, wc);
 	} else if (status != RS_ERR_FLUSHED) {
 		log_failed_task(rdma, task, wc);
-		/* The device has moved the queue pair to error: a reliable connection does not
-		 * outlive one. */
+		/*
+		 * The device has moved the queue pair to error: a reliable connection does not
+		 * outlive one.
+		 */
 		if (task->connection)
 			rs_connection_fail(task->connection, status);
 	}

@@ -25,8 +25,10 @@ struct rs_rdma;
 
 enum rs_transport { RS_TRANSPORT_RC, RS_TRANSPORT_DC };
 
-/* Called inside rs_pe_progress when a connection has ended by an error (not by
- * rs_connection_disconnect or a stop). */
+/*
+ * Called inside rs_pe_progress when a connection has ended by an error (not by
+ * rs_connection_disconnect or a stop).
+ */
 typedef void (*rs_connection_failed_cb)(struct rs_connection *connection, enum rs_status reason,
 					void *ctx_user_data);
 
@@ -57,12 +59,16 @@ enum rs_status rs_rdma_set_max_connections(struct rs_rdma *rdma, unsigned count)
  */
 enum rs_status rs_rdma_set_needed_connections(struct rs_rdma *rdma, unsigned count);
 
-/* RS_ERR_NOT_SUPPORTED: DC (dynamically connected) is no part of verbs and no device here offers
- * it. */
+/*
+ * RS_ERR_NOT_SUPPORTED: DC (dynamically connected) is no part of verbs and no device here offers
+ * it.
+ */
 enum rs_status rs_rdma_set_transport(struct rs_rdma *rdma, enum rs_transport transport);
 
-/* Buffers that the chains of tasks may have. Default 1; 1 to RS_RDMA_MAX_CHAIN and the device's
- * limit. */
+/*
+ * Buffers that the chains of tasks may have. Default 1; 1 to RS_RDMA_MAX_CHAIN and the device's
+ * limit.
+ */
 enum rs_status rs_rdma_set_max_chain(struct rs_rdma *rdma, unsigned count);
 
 /*

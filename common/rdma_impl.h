@@ -85,8 +85,10 @@ bool rs_rdma_is_up(const struct rs_rdma *rdma);
 /* Places that a send queue needs: all tasks that are not receives. */
 size_t rs_rdma_send_tasks(const struct rs_rdma *rdma);
 
-/* task.c: makes count tasks of the type in place of those before, none of which is in use; or
- * changes nothing. */
+/*
+ * task.c: makes count tasks of the type in place of those before, none of which is in use; or
+ * changes nothing.
+ */
 enum rs_status rs_task_pool_create(struct rs_rdma *rdma, enum rs_op op, rs_task_cb completed,
 				   rs_task_cb failed, size_t count);
 void rs_task_pool_destroy(struct task_pool *pool);

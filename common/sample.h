@@ -56,8 +56,10 @@ struct sample {
 	char memory[SAMPLE_MEMORY_SIZE];
 };
 
-/* Sets up what does not depend on RDMA: signals (they end the program cleanly), standard input, the
- * exchange. */
+/*
+ * Sets up what does not depend on RDMA: signals (they end the program cleanly), standard input, the
+ * exchange.
+ */
 void sample_begin(struct sample *sample, const struct options *options);
 
 /* Opens the device that the user named, or the best one; it must support ops (set of RS_OP_BIT). */
@@ -68,16 +70,20 @@ void sample_create_mmap(struct sample *sample, size_t length, uint32_t access);
 
 void sample_create_progress_engine(struct sample *sample);
 
-/* An instance that lets the peer do access, waits for one connection, and is attached to the
- * engine. */
+/*
+ * An instance that lets the peer do access, waits for one connection, and is attached to the
+ * engine.
+ */
 void sample_create_rdma(struct sample *sample, uint32_t access);
 
 /* count tasks of type op. */
 void sample_configure_task(struct sample *sample, enum rs_op op, rs_task_cb completed,
 			   rs_task_cb failed, size_t count);
 
-/* Sets the callback and the sample as user data, makes an inventory of bufs handles, starts the
- * context. */
+/*
+ * Sets the callback and the sample as user data, makes an inventory of bufs handles, starts the
+ * context.
+ */
 void sample_start(struct sample *sample, rs_ctx_state_changed_cb state_changed, size_t bufs);
 
 /* Progresses until the context is Idle again: all done, an error, or a signal. */
@@ -88,8 +94,10 @@ int sample_end(struct sample *sample);
 
 /* ---- In callbacks ---- */
 
-/* Records an error (the first one counts) and stops the context. RS_OK and RS_IN_PROGRESS do
- * nothing. */
+/*
+ * Records an error (the first one counts) and stops the context. RS_OK and RS_IN_PROGRESS do
+ * nothing.
+ */
 void sample_record(struct sample *sample, enum rs_status status);
 
 bool sample_has_failed(const struct sample *sample);
@@ -97,8 +105,10 @@ bool sample_has_failed(const struct sample *sample);
 /* Logs the transition; in Running, the wait for the peer (--timeout) begins anew. */
 void sample_log_state(struct sample *sample, enum rs_ctx_state from, enum rs_ctx_state to);
 
-/* Starting, on the side whose memory the peer works on: its map's descriptor is to be published
- * too. */
+/*
+ * Starting, on the side whose memory the peer works on: its map's descriptor is to be published
+ * too.
+ */
 void sample_export_mmap(struct sample *sample);
 
 /* Starting: makes the connection, publishes what was exported, collects the peer's, connects. */
@@ -107,8 +117,10 @@ void sample_export_and_connect(struct sample *sample);
 /* Running: makes remote_mmap of the map that the peer has published. */
 void sample_import_mmap(struct sample *sample);
 
-/* Running: waits until the user says that the peer has finished (Enter or the end of input), then
- * stops the context. */
+/*
+ * Running: waits until the user says that the peer has finished (Enter or the end of input), then
+ * stops the context.
+ */
 void sample_wait_for_user(struct sample *sample);
 
 /*
@@ -133,8 +145,10 @@ void sample_submit(struct sample *sample, enum rs_status allocated, struct rs_ta
  */
 void sample_print_received(struct sample *sample, const char *label, const struct rs_buf *buf);
 
-/* The task has come back, well or badly: frees it and its buffers; after the last one the context
- * is stopped. */
+/*
+ * The task has come back, well or badly: frees it and its buffers; after the last one the context
+ * is stopped.
+ */
 void sample_finish_task(struct sample *sample, struct rs_task *task);
 void sample_fail_task(struct sample *sample, struct rs_task *task);
 

@@ -22,8 +22,10 @@ struct rs_connection;
 struct rs_rdma;
 struct rs_task;
 
-/* Called inside rs_pe_progress when a task has come back. ctx_user_data: the user data of the
- * instance's context. */
+/*
+ * Called inside rs_pe_progress when a task has come back. ctx_user_data: the user data of the
+ * instance's context.
+ */
 typedef void (*rs_task_cb)(struct rs_task *task, void *ctx_user_data);
 
 /* What a receive task got. */
@@ -54,8 +56,10 @@ enum rs_status rs_task_alloc_send_immediate(struct rs_rdma *rdma, struct rs_conn
 					    struct rs_buf *source, uint32_t immediate,
 					    void *user_data, struct rs_task **task);
 
-/* destination: local, or NULL to receive an immediate value only. From whatever connection a
- * message comes first. */
+/*
+ * destination: local, or NULL to receive an immediate value only. From whatever connection a
+ * message comes first.
+ */
 enum rs_status rs_task_alloc_receive(struct rs_rdma *rdma, struct rs_buf *destination,
 				     void *user_data, struct rs_task **task);
 
@@ -118,8 +122,10 @@ enum rs_status rs_task_set_user_data(struct rs_task *task, void *user_data);
 enum rs_status rs_task_set_immediate(struct rs_task *task, uint32_t immediate);
 enum rs_status rs_task_set_atomic(struct rs_task *task, uint64_t compare, uint64_t swap_or_add);
 
-/* Bytes that the operation moved, 0 if it failed; for a receive of a write with immediate: bytes that the peer
- * wrote. */
+/*
+ * Bytes that the operation moved, 0 if it failed; for a receive of a write with immediate: bytes
+ * that the peer wrote.
+ */
 size_t rs_task_result_length(const struct rs_task *task);
 
 /* A completed receive: what it got, its immediate value (0 without one), and from which connection.

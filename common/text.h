@@ -11,11 +11,10 @@
 #define RS_TEXT_ESCAPED_SIZE(length) (4 * (length) + 1)
 
 /*
- * Writes the text with every character that is not printable or not visible, and every byte that is not UTF-8, as
- * an escape
- * (\n, \t, \x1b), so that it can neither move the cursor nor change the terminal's state.
- * out: size bytes, terminated; what does not fit is left out, never half a character.
- * Returns whether the text was valid UTF-8.
+ * Writes the text with every character that is not printable or not visible, and every byte that is
+ * not UTF-8, as an escape (\n, \t, \x1b), so that it can neither move the cursor nor change the
+ * terminal's state. out: size bytes, terminated; what does not fit is left out, never half a
+ * character. Returns whether the text was valid UTF-8.
  */
 bool rs_text_escape(const void *text, size_t length, char *out, size_t size);
 

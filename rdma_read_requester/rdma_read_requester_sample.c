@@ -22,8 +22,10 @@ static void on_read_failed(struct rs_task *task, void *sample_data)
 	sample_fail_task(sample_data, task);
 }
 
-/* The source is the peer's memory, the destination is local: the data flows towards the one who
- * asks. */
+/*
+ * The source is the peer's memory, the destination is local: the data flows towards the one who
+ * asks.
+ */
 static void submit_read(struct sample *sample)
 {
 	struct rs_buf *source, *destination;

@@ -11,8 +11,10 @@
 
 #define BUFFERS 1 /* an inventory has at least one; none is used */
 
-/* The map and the instance must both permit it: the map for this memory, the instance for this
- * peer. */
+/*
+ * The map and the instance must both permit it: the map for this memory, the instance for this
+ * peer.
+ */
 #define ACCESS RS_ACCESS_REMOTE_READ
 
 static void on_state_changed(struct rs_ctx *ctx, enum rs_ctx_state from, enum rs_ctx_state to,

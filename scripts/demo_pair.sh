@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs the RDMA read pair on this machine's RDMA device as in two terminals, and shows both, what each says marked
-# with its name.
+# Runs the RDMA read pair on this machine's RDMA device as in two terminals, and shows what both say,
+# marked with their names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib.sh

@@ -47,9 +47,9 @@ install_packages()
 {
 	local package missing=()
 
-	command -v dpkg-query >/dev/null || fail "this script installs Debian packages, and this is no Debian"
+	command -v dpkg-query >/dev/null || fail "this is no Debian, so its packages cannot be installed"
 	for package in "$@"; do
-		dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+		[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
 			missing+=("$package")
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0

@@ -1,6 +1,7 @@
 /*
- * The layer on a real device: two sides in one process, connected to each other, and every operation, error and end that
- * a device can give. RS_DEVICE names the device (default: the best one).
+ * The layer on a real device: two sides in one process, connected to each other, and every
+ * operation, error and end that a device can give. RS_DEVICE names the device (default: the best
+ * one).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,8 +23,8 @@
 #define MAX_CHAIN       4
 
 /*
- * 0.5 s: short, so that a test of the peer's silence is, but longer than the 0.3 s in which a receive may come late: rxe's
- * acknowledgement timer goes on while it waits for that.
+ * 0.5 s: short, so that a test of the peer's silence is, but longer than the 0.3 s in which a
+ * receive may come late: rxe's acknowledgement timer goes on while it waits for that.
  */
 #define ACK_TIMEOUT 14
 #define RETRIES     6

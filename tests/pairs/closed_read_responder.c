@@ -1,6 +1,6 @@
 /*
- * A read responder that forgets to permit the read: "map" or "instance" (its argument) lacks it. The requester must
- * be told so by the device.
+ * A read responder that forgets to permit the read: "map" or "instance" (its argument) lacks it.
+ * The requester must be told so by the device.
  */
 #include <stdio.h>
 #include <string.h>

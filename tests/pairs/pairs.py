@@ -1,7 +1,8 @@
 """Runs the suite's programs as a user would, and looks at what they print.
 
-A test starts peers, waits for lines (never for a time), writes to their standard input, sends signals, and
-compares exit statuses. Each test has a folder of its own as XDG_RUNTIME_DIR. BUILD names the build folder.
+A test starts peers, waits for lines (never for a time), writes to their standard input, sends
+signals, and compares exit statuses. Each test has a folder of its own as XDG_RUNTIME_DIR. BUILD
+names the build folder.
 """
 
 import json
@@ -19,12 +20,13 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(ROOT, "build")))
 
-# Nothing here takes so long, not even on an emulated machine under a sanitizer; it only ends a test that hangs.
+# Nothing here takes so long, not even on an emulated machine under a sanitizer: it ends a test that
+# hangs.
 PATIENCE = 90
 
 
 class Peer:
-    """One running program. Lines of both outputs are kept; standard input is a pipe, a terminal or nothing."""
+    """One running program, whose output is kept. Its input is a pipe, a terminal or nothing."""
 
     def __init__(self, test, program, *arguments, stdin="pipe", prefix=(), **popen):
         self.test = test
@@ -39,12 +41,20 @@ class Peer:
             self.terminal, child_stdin = pty.openpty()
             # The terminal becomes the program's own, so that the program is in its foreground.
             popen["preexec_fn"] = self._take_terminal
-        self.process = subprocess.Popen(command, stdin=child_stdin, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, env=test.environment, **popen)
+        self.process = subprocess.Popen(
+            command,
+            stdin=child_stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=test.environment,
+            **popen,
+        )
         if stdin == "terminal":
             os.close(child_stdin)
-        self.readers = [threading.Thread(target=self._read, args=(stream, key), daemon=True)
-                        for stream, key in ((self.process.stdout, "out"), (self.process.stderr, "err"))]
+        self.readers = [
+            threading.Thread(target=self._read, args=(stream, key), daemon=True)
+            for stream, key in ((self.process.stdout, "out"), (self.process.stderr, "err"))
+        ]
         for reader in self.readers:
             reader.start()
 
@@ -52,6 +62,7 @@ class Peer:
     def _take_terminal():
         import fcntl
         import termios
+
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
@@ -74,7 +85,7 @@ class Peer:
             except queue.Empty:
                 break
         if not self.said(text, where):
-            self.test.fail(f"{self.name} did not print \"{text}\" but:\n{self.output()}")
+            self.test.fail(f'{self.name} did not print "{text}" but:\n{self.output()}')
 
     def descriptors(self, count):
         """The first count descriptor lines that it prints."""
@@ -102,7 +113,7 @@ class Peer:
         self.process.send_signal(number)
 
     def finish(self, status=None):
-        """Waits for the end; checks the exit status if one is given (a negative one is a signal)."""
+        """Waits for the end; checks the exit status if one is given (negative: a signal's)."""
         try:
             found = self.process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -110,7 +121,9 @@ class Peer:
         for reader in self.readers:
             reader.join(PATIENCE)
         if status is not None:
-            self.test.assertEqual(found, status, f"exit status of {self.name}, which printed:\n{self.output()}")
+            self.test.assertEqual(
+                found, status, f"exit status of {self.name}, which printed:\n{self.output()}"
+            )
         return found
 
     def errors(self):
@@ -169,21 +182,26 @@ def result_of(peer):
     return json.loads("\n".join(peer.lines["out"]))
 
 
-class LineResult(unittest.TextTestResult):
-    """One line a test, "ok …" or "FAILED …"."""
+class CountingResult(unittest.TextTestResult):
+    """Counts what passed, too."""
 
     passed = 0
 
     def addSuccess(self, test):
         super().addSuccess(test)
-        LineResult.passed += 1
+        CountingResult.passed += 1
 
 
 def main():
-    program = unittest.main(module="__main__", exit=False, verbosity=2,
-                            testRunner=unittest.TextTestRunner(resultclass=LineResult, stream=sys.stderr,
-                                                               verbosity=2))
+    program = unittest.main(
+        module="__main__",
+        exit=False,
+        verbosity=2,
+        testRunner=unittest.TextTestRunner(
+            resultclass=CountingResult, stream=sys.stderr, verbosity=2
+        ),
+    )
     failed = len(program.result.failures) + len(program.result.errors)
     skipped = len(program.result.skipped)
-    print(f"{LineResult.passed} passed, {failed} failed, {skipped} skipped", flush=True)
-    sys.exit(1 if failed or LineResult.passed == 0 else 0)
+    print(f"{CountingResult.passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    sys.exit(1 if failed or program.result.testsRun == 0 else 0)

@@ -18,7 +18,9 @@ class NoDevice(PairTest):
                 self.assert_one_error(self.start(program), "no RDMA device on this machine", 1)
 
     def test_named_device(self):
-        self.assert_one_error(self.start("rdma_read_requester", "-d", "mlx5_0"), '"mlx5_0" was asked for', 1)
+        self.assert_one_error(
+            self.start("rdma_read_requester", "-d", "mlx5_0"), '"mlx5_0" was asked for', 1
+        )
 
 
 if __name__ == "__main__":

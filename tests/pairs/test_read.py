@@ -51,8 +51,9 @@ class ReadPair(PairTest):
 
     def test_files_that_options_name(self):
         one, two, three = self.path("one"), self.path("two"), self.path("three")
-        requester = self.read_once(("-ld", one, "-re", two, "-m", three),
-                                   ("-ld", two, "-re", one, "-m", three))
+        requester = self.read_once(
+            ("-ld", one, "-re", two, "-m", three), ("-ld", two, "-re", one, "-m", three)
+        )
         self.assertIn(READ + "Hi RDMA!", requester.lines["out"])
 
     def test_lines_pasted_through_pipes(self):
@@ -95,7 +96,7 @@ class ReadPair(PairTest):
     # What arrives
 
     def test_texts_arrive_byte_for_byte(self):
-        for text in ("", "x", LONGEST, "it's \"quoted\"\nand has\ttwo lines\\", "\x1b[2J\u202e"):
+        for text in ("", "x", LONGEST, 'it\'s "quoted"\nand has\ttwo lines\\', "\x1b[2J\u202e"):
             with self.subTest(text=text):
                 requester = self.read_once(("-r", text), ("--json",))
                 result = result_of(requester)
@@ -109,36 +110,46 @@ class ReadPair(PairTest):
     def test_text_that_is_not_utf8_is_reported(self):
         responder = self.start_responder("-r", "a\udcff")
         responder.wait_for("waiting for")
-        self.assert_one_error(self.start_requester(), "not valid UTF-8: \"a\\xff\"", 1)
+        self.assert_one_error(self.start_requester(), 'not valid UTF-8: "a\\xff"', 1)
 
     def test_256_bytes_are_refused(self):
-        self.assert_one_error(self.start_responder("-r", LONGEST + "x"),
-                              "--read-string: the text has 256 bytes, but at most 255", 2)
+        self.assert_one_error(
+            self.start_responder("-r", LONGEST + "x"),
+            "--read-string: the text has 256 bytes, but at most 255",
+            2,
+        )
 
     # Wrong options and descriptors: one clear line
 
     def test_unknown_device_names_those_there_are(self):
-        self.assert_one_error(self.start_requester("-d", "nix"), 'no RDMA device "nix" on this machine; there is: rxe0', 1)
+        self.assert_one_error(
+            self.start_requester("-d", "nix"),
+            'no RDMA device "nix" on this machine; there is: rxe0',
+            1,
+        )
 
     def test_gid_index_out_of_range_names_those_there_are(self):
         self.assert_one_error(self.start_requester("-g", "200"), "there is: 0 (rocev2 fe80::", 1)
 
     def test_bad_options(self):
         for arguments, message in (
-                (("-nc", "0"), '--num-connections "0": must be a number from 1'),
-                (("-nc", "3"), "does not take this option"),
-                (("-g", "-1"), '--gid-index "-1": must be a number from 0 to 255'),
-                (("-lp", "70000"), '--listen-port "70000": must be a number from 1 to 65535'),
-                (("-tt", "tcp"), '--transport-type "tcp": must be RC or DC'),
-                (("-x",), 'unknown option "-x"'),
-                (("-d",), "--device: a value is missing"),
-                (("rxe0",), 'unexpected argument "rxe0"'),
-                (("-ld", "/a", "-re", "/a"), "are the same file")):
+            (("-nc", "0"), '--num-connections "0": must be a number from 1'),
+            (("-nc", "3"), "does not take this option"),
+            (("-g", "-1"), '--gid-index "-1": must be a number from 0 to 255'),
+            (("-lp", "70000"), '--listen-port "70000": must be a number from 1 to 65535'),
+            (("-tt", "tcp"), '--transport-type "tcp": must be RC or DC'),
+            (("-x",), 'unknown option "-x"'),
+            (("-d",), "--device: a value is missing"),
+            (("rxe0",), 'unexpected argument "rxe0"'),
+            (("-ld", "/a", "-re", "/a"), "are the same file"),
+        ):
             with self.subTest(arguments=arguments):
                 self.assert_one_error(self.start_requester(*arguments), message, 2)
 
     def test_dc_is_refused(self):
-        self.assert_one_error(self.start_requester("-tt", "dc"), "device rxe0 offers no DC transport", 1)
+        self.assert_one_error(
+            self.start_requester("-tt", "dc"), "device rxe0 offers no DC transport", 1
+        )
 
     def published_lines(self):
         responder = self.start_responder()
@@ -147,13 +158,14 @@ class ReadPair(PairTest):
     def test_damaged_descriptors(self):
         _, (connection, mmap) = self.published_lines()
         for text, message in (
-                (connection[:60] + "\n", "was the line cut while copying?"),
-                (connection[:-1] + "\n", "CRC mismatch"),
-                (connection.replace("mtu=1", "mtu=2") + "\n", "CRC mismatch"),
-                (mmap + "\n", "of the wrong kind"),
-                ("", "it is empty"),
-                ("hello\n", 'a descriptor begins with "rdma1"'),
-                (connection + "\n" + connection + "\n", "more \"conn\" lines")):
+            (connection[:60] + "\n", "was the line cut while copying?"),
+            (connection[:-1] + "\n", "CRC mismatch"),
+            (connection.replace("mtu=1", "mtu=2") + "\n", "CRC mismatch"),
+            (mmap + "\n", "of the wrong kind"),
+            ("", "it is empty"),
+            ("hello\n", 'a descriptor begins with "rdma1"'),
+            (connection + "\n" + connection + "\n", 'more "conn" lines'),
+        ):
             with self.subTest(text=text):
                 path = self.write_file("damaged", text)
                 self.assert_one_error(self.start_requester("-re", path), message, 1)
@@ -169,8 +181,12 @@ class ReadPair(PairTest):
 
     def test_descriptor_is_a_symbolic_link(self):
         os.symlink(self.write_file("real", "rdma1"), self.path("link"))
-        self.assert_one_error(self.start_requester("-re", self.path("link")), "it is a symbolic link", 1)
-        self.assert_one_error(self.start_requester("-ld", self.path("link")), "is a symbolic link", 1)
+        self.assert_one_error(
+            self.start_requester("-re", self.path("link")), "it is a symbolic link", 1
+        )
+        self.assert_one_error(
+            self.start_requester("-ld", self.path("link")), "is a symbolic link", 1
+        )
 
     @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
     def test_descriptor_is_unreadable(self):
@@ -181,7 +197,9 @@ class ReadPair(PairTest):
 
     def test_descriptor_path_is_unwritable(self):
         path = self.path("no/such/folder")
-        self.assert_one_error(self.start_requester("-ld", path), f"cannot write the descriptor file {path}", 1)
+        self.assert_one_error(
+            self.start_requester("-ld", path), f"cannot write the descriptor file {path}", 1
+        )
 
     def test_own_descriptor(self):
         requester = self.start_requester("-re", self.path("copy"))
@@ -192,7 +210,9 @@ class ReadPair(PairTest):
     # The peer is not there, goes, or refuses
 
     def test_timeout_without_a_peer(self):
-        self.assert_one_error(self.start_requester("--timeout", "2"), "came within 2 s: is it running?", 1)
+        self.assert_one_error(
+            self.start_requester("--timeout", "2"), "came within 2 s: is it running?", 1
+        )
         self.assert_no_files()
 
     def test_timeout_of_the_responder_that_nobody_ends(self):
@@ -206,7 +226,7 @@ class ReadPair(PairTest):
         killed.signal(signal.SIGKILL)
         killed.finish()
         requester = self.start_requester()
-        requester.wait_for("left by an earlier run?")
+        requester.wait_for("left by an earlier run")
         responder = self.start_responder("-r", "new")
         requester.finish(0)
         self.assertIn(READ + "new", requester.lines["out"])
@@ -214,7 +234,7 @@ class ReadPair(PairTest):
         responder.finish(0)
 
     def connect_and_kill_responder(self):
-        """The responder's lines, after it connected to a requester that does not know them yet; it is gone."""
+        """A requester that knows no lines yet, and those of a responder that connected and is gone."""
         requester = self.start_requester("-re", self.path("nowhere"), "-m", self.path("no-map"))
         responder = self.start_responder()
         lines = responder.descriptors(2)
@@ -226,7 +246,9 @@ class ReadPair(PairTest):
     def test_peer_killed_between_connect_and_read(self):
         requester, lines = self.connect_and_kill_responder()
         requester.write("\n".join(lines) + "\n")
-        self.assert_one_error(requester, "read failed: retries exceeded: the peer does not answer", 1)
+        self.assert_one_error(
+            requester, "read failed: retries exceeded: the peer does not answer", 1
+        )
         self.assertTrue(requester.said("Is that program still running"))
         self.assertTrue(requester.said("Stopping -> Idle"))
 
@@ -242,7 +264,9 @@ class ReadPair(PairTest):
         responder.wait_for("waiting for")
         requester = self.start_requester()
         self.assert_one_error(requester, "read failed: remote ", 1)
-        self.assertTrue(requester.said("Running -> Stopping") and requester.said("Stopping -> Idle"))
+        self.assertTrue(
+            requester.said("Running -> Stopping") and requester.said("Stopping -> Idle")
+        )
         self.assertEqual(requester.lines["out"][1:], [])
         responder.close_stdin()
         responder.finish()
@@ -257,7 +281,9 @@ class ReadPair(PairTest):
                     peer.wait_for("waiting for")
                     peer.signal(number)
                     peer.finish(128 + number)
-                    self.assertTrue(peer.said("Starting -> Stopping") and peer.said("Stopping -> Idle"))
+                    self.assertTrue(
+                        peer.said("Starting -> Stopping") and peer.said("Stopping -> Idle")
+                    )
                     self.assert_no_files()
 
     def test_signal_in_running(self):
@@ -265,16 +291,25 @@ class ReadPair(PairTest):
         self.start_requester().finish(0)
         responder.signal(signal.SIGINT)
         responder.finish(130)
-        self.assertTrue(responder.said("Running -> Stopping") and responder.said("Stopping -> Idle"))
+        self.assertTrue(
+            responder.said("Running -> Stopping") and responder.said("Stopping -> Idle")
+        )
         self.assert_no_files()
 
     @unittest.skipIf(shutil.which("valgrind") is None, "valgrind is not installed")
     @unittest.skipIf("asan" in pairs.BUILD, "a sanitizer is in the program already")
     def test_valgrind_sees_no_lost_block(self):
         suppressions = os.path.join(os.path.dirname(os.path.abspath(__file__)), "valgrind.supp")
-        valgrind = ("valgrind", "-q", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible",
-                    "--errors-for-leak-kinds=definite,indirect,possible", "--error-exitcode=99",
-                    "--undef-value-errors=no", "--suppressions=" + suppressions)
+        valgrind = (
+            "valgrind",
+            "-q",
+            "--leak-check=full",
+            "--show-leak-kinds=definite,indirect,possible",
+            "--errors-for-leak-kinds=definite,indirect,possible",
+            "--error-exitcode=99",
+            "--undef-value-errors=no",
+            "--suppressions=" + suppressions,
+        )
         responder = self.start_responder(prefix=valgrind)
         responder.wait_for("waiting for")
         requester = self.start_requester(prefix=valgrind)
@@ -286,10 +321,15 @@ class ReadPair(PairTest):
         requester = self.start_requester("--json", "-d", "nix")
         requester.finish(1)
         result = result_of(requester)
-        self.assertEqual((result["status"], result["exit_status"], result["text"]), ("RS_ERR_NOT_FOUND", 1, None))
+        self.assertEqual(
+            (result["status"], result["exit_status"], result["text"]), ("RS_ERR_NOT_FOUND", 1, None)
+        )
 
     def test_help_and_version(self):
-        for argument, text in (("--help", "--remote-resource-descriptor-path FILE"), ("--version", REQUESTER + " ")):
+        for argument, text in (
+            ("--help", "--remote-resource-descriptor-path FILE"),
+            ("--version", REQUESTER + " "),
+        ):
             requester = self.start_requester(argument)
             requester.finish(0)
             self.assertTrue(requester.said(text, "out"), requester.output())

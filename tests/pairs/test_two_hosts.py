@@ -27,13 +27,25 @@ class TwoHosts(unittest.TestCase):
             os.mkdir(path)
 
     def shell(self, host, program, *arguments, local, remote, resource):
-        """A shell command that runs the program on the host, until it ends or the file "end" appears."""
+        """A command that runs the program on the host until it ends or the file "end" appears."""
         folder = self.out[host]
-        command = [os.path.join(pairs.BUILD, program, program), *arguments, "--timeout", "60",
-                   "-ld", f"{folder}/{local}", "-re", f"{folder}/{remote}", "-m", f"{folder}/{resource}"]
-        return (f"{shlex.join(command)} & pid=$!\n"
-                f"while kill -0 $pid 2>/dev/null && ! [ -e {folder}/end ]; do sleep 0.1; done\n"
-                f"kill -TERM $pid 2>/dev/null; wait $pid; echo $? >{folder}/status\n")
+        command = [
+            os.path.join(pairs.BUILD, program, program),
+            *arguments,
+            "--timeout",
+            "60",
+            "-ld",
+            f"{folder}/{local}",
+            "-re",
+            f"{folder}/{remote}",
+            "-m",
+            f"{folder}/{resource}",
+        ]
+        return (
+            f"{shlex.join(command)} & pid=$!\n"
+            f"while kill -0 $pid 2>/dev/null && ! [ -e {folder}/end ]; do sleep 0.1; done\n"
+            f"kill -TERM $pid 2>/dev/null; wait $pid; echo $? >{folder}/status\n"
+        )
 
     def carry(self, name, source, target, machines):
         """Copies a file from one host's folder to the other's, as soon as it is there."""
@@ -56,12 +68,38 @@ class TwoHosts(unittest.TestCase):
     def test_read_pair(self):
         text = "from hóst a"
         names = {"resource": "responder.mmap"}
-        a = self.shell("a", "rdma_read_responder", "-r", text, local="responder.conn",
-                       remote="requester.conn", **names)
-        b = self.shell("b", "rdma_read_requester", local="requester.conn", remote="responder.conn", **names)
-        with subprocess.Popen([RUN, "--two", "--timeout", str(MACHINE_PATIENCE), "--out-a", self.out["a"],
-                               "--out-b", self.out["b"], "--a", a, "--b", b], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, encoding="utf-8", errors="replace") as machines:
+        a = self.shell(
+            "a",
+            "rdma_read_responder",
+            "-r",
+            text,
+            local="responder.conn",
+            remote="requester.conn",
+            **names,
+        )
+        b = self.shell(
+            "b", "rdma_read_requester", local="requester.conn", remote="responder.conn", **names
+        )
+        with subprocess.Popen(
+            [
+                RUN,
+                "--two",
+                "--timeout",
+                str(MACHINE_PATIENCE),
+                "--out-a",
+                self.out["a"],
+                "--out-b",
+                self.out["b"],
+                "--a",
+                a,
+                "--b",
+                b,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        ) as machines:
             try:
                 self.carry("requester.conn", "b", "a", machines)
                 self.carry("responder.conn", "a", "b", machines)

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034 # sourced; its variables are for those who source it
 # What demo.sh, check.sh and the test harness share. Expects `set -euo pipefail`.
 
-BUILD_PACKAGES=(gcc meson ninja-build pkg-config libibverbs-dev librdmacm-dev libcmocka-dev
+BUILD_PACKAGES=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev librdmacm-dev libcmocka-dev
 	libdeflate-dev libjansson-dev)
 VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 util-linux xz-utils)
 

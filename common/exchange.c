@@ -180,10 +180,10 @@ static void list_missing(const struct collection *collection, char *text, size_t
 	}
 }
 
-static bool is_own_line(const struct rs_exchange *exchange, const char *line)
+static bool is_among(const char *line, char (*lines)[RS_DESCRIPTOR_LINE_SIZE], size_t count)
 {
-	for (size_t i = 0; i < exchange->own_count; i++)
-		if (strcmp(exchange->own_lines[i], line) == 0)
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(lines[i], line) == 0)
 			return true;
 	return false;
 }
@@ -205,7 +205,7 @@ static enum rs_status read_line(const struct rs_exchange *exchange, const char *
 		return status;
 	*kind = descriptor.kind;
 	rs_descriptor_format(&descriptor, line);
-	if (is_own_line(exchange, line)) {
+	if (is_among(line, exchange->own_lines, exchange->own_count)) {
 		snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
 			 "this is the program's own descriptor: give it that of %s",
 			 exchange->peer);
@@ -225,15 +225,13 @@ static enum rs_status take_pasted_line(struct collection *collection, const char
 		return status;
 	for (size_t i = 0; i < collection->count; i++) {
 		struct rs_exchange_item *item = &collection->items[i];
+		size_t *got = &collection->progress[i].got;
 
 		if (item->kind != kind)
 			continue;
-		/*
-		 * More than wanted: pasted twice, or after the file was found. The first ones
-		 * count.
-		 */
-		if (collection->progress[i].got < item->count)
-			strcpy(item->lines[collection->progress[i].got++], line);
+		/* Pasted twice, or more than wanted: the first ones count. */
+		if (*got < item->count && !is_among(line, item->lines, *got))
+			strcpy(item->lines[(*got)++], line);
 		return RS_OK;
 	}
 	snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
@@ -278,9 +276,11 @@ static enum rs_status reject_file(const struct rs_exchange_item *item, struct pr
 	return RS_IN_PROGRESS;
 }
 
+/* Adds a line of a file to those that it gave already. */
 static enum rs_status take_file_line(const struct rs_exchange *exchange,
 				     const struct rs_exchange_item *item, const char *text,
-				     size_t *got, char message[RS_DESCRIPTOR_MESSAGE_SIZE])
+				     char (*lines)[RS_DESCRIPTOR_LINE_SIZE], size_t *got,
+				     char message[RS_DESCRIPTOR_MESSAGE_SIZE])
 {
 	char line[RS_DESCRIPTOR_LINE_SIZE];
 	const char *wanted = rs_descriptor_kind_name(item->kind);
@@ -300,14 +300,20 @@ static enum rs_status take_file_line(const struct rs_exchange *exchange,
 			 "it has more \"%s\" lines than the %zu wanted", wanted, item->count);
 		return RS_ERR_BAD_DESCRIPTOR;
 	}
-	strcpy(item->lines[(*got)++], line);
+	if (is_among(line, lines, *got)) {
+		snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE, "it has the same \"%s\" line twice",
+			 wanted);
+		return RS_ERR_BAD_DESCRIPTOR;
+	}
+	strcpy(lines[(*got)++], line);
 	return RS_OK;
 }
 
-/* All lines of the file into the item. text is taken apart. */
-static enum rs_status take_file_lines(const struct rs_exchange *exchange,
-				      const struct rs_exchange_item *item, char *text,
-				      char message[RS_DESCRIPTOR_MESSAGE_SIZE])
+/* The lines of a file, as many as the item wants. text is taken apart. */
+static enum rs_status parse_file(const struct rs_exchange *exchange,
+				 const struct rs_exchange_item *item, char *text,
+				 char (*lines)[RS_DESCRIPTOR_LINE_SIZE],
+				 char message[RS_DESCRIPTOR_MESSAGE_SIZE])
 {
 	enum rs_status status = RS_OK;
 	size_t got = 0;
@@ -315,13 +321,32 @@ static enum rs_status take_file_lines(const struct rs_exchange *exchange,
 
 	while (status == RS_OK && (line = strsep(&text, "\n")))
 		if (!is_blank(line))
-			status = take_file_line(exchange, item, line, &got, message);
+			status = take_file_line(exchange, item, line, lines, &got, message);
 	if (status == RS_OK && got < item->count) {
-		snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE,
+		snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE, "%s",
 			 got == 0 ? "it is empty"
 				  : "it has fewer lines than the number of connections");
 		return RS_ERR_BAD_DESCRIPTOR;
 	}
+	return status;
+}
+
+/* Puts the lines of a file that is good as a whole into the item. */
+static enum rs_status take_file_lines(const struct rs_exchange *exchange,
+				      const struct rs_exchange_item *item, char *text,
+				      char message[RS_DESCRIPTOR_MESSAGE_SIZE])
+{
+	char(*lines)[RS_DESCRIPTOR_LINE_SIZE] = calloc(item->count, sizeof(*lines));
+	enum rs_status status;
+
+	if (!lines) {
+		snprintf(message, RS_DESCRIPTOR_MESSAGE_SIZE, "out of memory");
+		return RS_ERR_NO_MEMORY;
+	}
+	status = parse_file(exchange, item, text, lines, message);
+	if (status == RS_OK)
+		memcpy(item->lines, lines, item->count * sizeof(*lines));
+	free(lines);
 	return status;
 }
 

@@ -34,6 +34,18 @@ static bool is_invisible(wchar_t character)
 	       character == 0x061c || character == 0xfeff;
 }
 
+/* Bytes of the first character, or 0 if there is none. */
+static size_t decode(const char *in, size_t length, wchar_t *character)
+{
+	mbstate_t start = { 0 };
+	size_t bytes = mbrtowc(character, in, length, &start);
+
+	if (bytes == 0) /* NUL */
+		return 1;
+	/* The C library goes beyond Unicode. */
+	return bytes <= length && *character <= 0x10ffff ? bytes : 0;
+}
+
 /* In a locale whose characters are UTF-8. */
 static bool escape(const char *in, size_t length, char *out, size_t size)
 {
@@ -42,18 +54,16 @@ static bool escape(const char *in, size_t length, char *out, size_t size)
 
 	while (length > 0) {
 		char piece[4 * MB_LEN_MAX + 1];
-		mbstate_t start = { 0 };
 		wchar_t character;
-		size_t bytes = mbrtowc(&character, in, length, &start);
+		size_t bytes = decode(in, length, &character);
 		size_t piece_length;
 
-		if (bytes <= length && bytes > 0 && iswprint((wint_t)character) &&
-		    !is_invisible(character)) {
+		valid = valid && bytes > 0;
+		if (bytes > 0 && iswprint((wint_t)character) && !is_invisible(character)) {
 			piece_length = bytes;
 			memcpy(piece, in, bytes);
 		} else {
-			valid = valid && bytes <= length;
-			bytes = bytes <= length && bytes > 0 ? bytes : 1;
+			bytes = bytes > 0 ? bytes : 1;
 			piece_length = escape_bytes(in, bytes, piece);
 		}
 		full = full || used + piece_length >= size;

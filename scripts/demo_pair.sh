@@ -25,4 +25,6 @@ wait "$responder"
 
 read=$(sed -n 's/^requester | Read from the responder: //p' "$folder/output")
 [ "$read" = "$TEXT" ] || fail "the requester read \"$read\", but the responder has \"$TEXT\""
-printf '\nthe responder has:   %s\nthe requester read:  %s\n' "$TEXT" "$read"
+device=$(sed -n 's/^requester | rdma_read_requester: device //p' "$folder/output")
+printf '\nthe responder served:                 %s\n' "$TEXT"
+printf 'the requester read, through %-8s  %s\n' "$device:" "$read"

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
+#include "clock.h"
 #include "descriptor_file.h"
 #include "log.h"
 
@@ -145,14 +145,6 @@ struct collection {
 	size_t count;
 	struct progress progress[MAX_ITEMS];
 };
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static bool is_complete(const struct collection *collection)
 {
@@ -361,10 +353,10 @@ static enum rs_status judge_bad_file(const struct rs_exchange_item *item, struct
 				     const struct stat *file, const char *message)
 {
 	if (progress->bad_since == 0 || !is_same_file(file, &progress->bad_file)) {
-		progress->bad_since = now_ms();
+		progress->bad_since = rs_clock_ms();
 		progress->bad_file = *file;
 	}
-	if (now_ms() - progress->bad_since < SETTLE_MS)
+	if (rs_clock_ms() - progress->bad_since < SETTLE_MS)
 		return RS_IN_PROGRESS;
 	LOG_ERROR("bad descriptor file %s: %s", item->path, message);
 	return RS_ERR_BAD_DESCRIPTOR;
@@ -454,7 +446,7 @@ enum rs_status rs_exchange_collect(struct rs_exchange *exchange, struct rs_excha
 				   size_t count, unsigned timeout)
 {
 	struct collection collection = { .exchange = exchange, .items = items, .count = count };
-	int64_t deadline = now_ms() + (int64_t)timeout * 1000;
+	int64_t deadline = rs_clock_ms() + (int64_t)timeout * 1000;
 	bool announced = false;
 
 	assert(count <= MAX_ITEMS);
@@ -468,7 +460,7 @@ enum rs_status rs_exchange_collect(struct rs_exchange *exchange, struct rs_excha
 		if (!announced)
 			say_what_is_awaited(&collection);
 		announced = true;
-		if (timeout > 0 && now_ms() >= deadline)
+		if (timeout > 0 && rs_clock_ms() >= deadline)
 			return time_out(&collection, timeout);
 		status = wait_for_more(exchange);
 		if (status != RS_OK)

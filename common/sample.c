@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <jansson.h>
 
+#include "clock.h"
 #include "log.h"
 #include "text.h"
 #include "version.h"
@@ -185,20 +185,12 @@ void sample_start(struct sample *sample, rs_ctx_state_changed_cb state_changed, 
 
 /* ---- Main loop ---- */
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void sample_log_state(struct sample *sample, enum rs_ctx_state from, enum rs_ctx_state to)
 {
 	LOG_INFO("%s -> %s", rs_ctx_state_name(from), rs_ctx_state_name(to));
 	sample->deadline = 0;
 	if (to == RS_CTX_RUNNING && sample->options->timeout > 0)
-		sample->deadline = now_ms() + (int64_t)sample->options->timeout * 1000;
+		sample->deadline = rs_clock_ms() + (int64_t)sample->options->timeout * 1000;
 }
 
 static int time_left(const struct sample *sample)
@@ -207,7 +199,7 @@ static int time_left(const struct sample *sample)
 
 	if (sample->deadline == 0)
 		return -1;
-	left = sample->deadline - now_ms();
+	left = sample->deadline - rs_clock_ms();
 	return left > 0 ? (int)left : 0;
 }
 

@@ -78,8 +78,7 @@ static enum rs_status create_qp(struct rs_rdma *rdma, struct rs_connection *conn
 
 	connection->qp = ibv_create_qp(rs_device_pd(rdma->device), &attr);
 	if (!connection->qp)
-		return LOG_FAILED_CALL(errno, "more sends or pieces than the device has room for?",
-				       "ibv_create_qp(%s, RC, %u sends of %u pieces)",
+		return LOG_FAILED_CALL(errno, NULL, "ibv_create_qp(%s, RC, %u sends of %u pieces)",
 				       rs_device_info(rdma->device)->name, attr.cap.max_send_wr,
 				       attr.cap.max_send_sge);
 	connection->qpn = connection->qp->qp_num;

@@ -135,7 +135,11 @@ static void put(struct writer *writer, const char *format, ...)
 static void put_set(struct writer *writer, const struct name *names, uint64_t value)
 {
 	const char *separator = "";
+	uint64_t known = 0;
 
+	for (const struct name *name = names; name->name; name++)
+		known |= name->value;
+	assert((value & ~known) == 0);
 	if (value == names->value) {
 		put(writer, "%s", names->name);
 		return;
@@ -163,6 +167,7 @@ static void put_value(struct writer *writer, const struct field *field, const vo
 
 	if (field->form != FORM_GID)
 		memcpy(&value, at, sizeof(value));
+	assert((field->form != FORM_DECIMAL && field->form != FORM_HEX) || value <= field->max);
 	switch (field->form) {
 	case FORM_DECIMAL:
 		put(writer, "%" PRIu64, value);

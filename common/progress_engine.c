@@ -215,7 +215,8 @@ static enum rs_status sleep_and_handle(struct rs_pe *pe, int timeout)
 		status = RS_ERR_INTERRUPTED;
 	else
 		status = LOG_FAILED_CALL(errno, NULL, "epoll_wait()");
-	progress_contexts(pe);
+	if (progress_contexts(pe) > 0)
+		status = RS_OK;
 	pe->in_callbacks = false;
 	return status;
 }

@@ -245,7 +245,11 @@ static size_t rdma_progress(struct rs_ctx *ctx)
 {
 	struct rs_rdma *rdma = rdma_of(ctx);
 
-	return rdma->device_lost ? 0 : poll_completions(rdma);
+	size_t count = rdma->device_lost ? 0 : poll_completions(rdma);
+
+	if (count == 0)
+		notice_failed_device(rdma);
+	return count;
 }
 
 static void rdma_request_notification(struct rs_ctx *ctx)
@@ -337,20 +341,40 @@ static void on_async_event(int fd, void *user_data)
 
 /* ---- Start ---- */
 
+static enum rs_status check_count(const char *what, size_t count, int limit)
+{
+	if (count <= (size_t)(limit > 0 ? limit : 0))
+		return RS_OK;
+	LOG_ERROR("%zu %s are configured, but %d are possible", count, what, limit);
+	return RS_ERR_INVALID_VALUE;
+}
+
+static size_t all_tasks(const struct rs_rdma *rdma)
+{
+	return rs_rdma_send_tasks(rdma) + rdma->pools[RS_OP_RECEIVE].count;
+}
+
 static enum rs_status check_configuration(const struct rs_rdma *rdma)
 {
-	if (rdma->needed_connections > rdma->max_connections) {
-		LOG_ERROR("%u connections are needed, but %u can exist", rdma->needed_connections,
-			  rdma->max_connections);
-		return RS_ERR_INVALID_VALUE;
-	}
-	return RS_OK;
+	const struct ibv_device_attr *limits = rs_device_attr(rdma->device);
+	enum rs_status status = check_count("needed connections", rdma->needed_connections,
+					    (int)rdma->max_connections);
+
+	if (status == RS_OK)
+		status = check_count("tasks per connection", rs_rdma_send_tasks(rdma),
+				     limits->max_qp_wr);
+	if (status == RS_OK)
+		status = check_count("receive tasks", rdma->pools[RS_OP_RECEIVE].count,
+				     limits->max_srq_wr);
+	if (status == RS_OK)
+		status = check_count("tasks", all_tasks(rdma), limits->max_cqe);
+	return status;
 }
 
 static enum rs_status create_cq(struct rs_rdma *rdma)
 {
 	struct ibv_context *verbs = rs_device_verbs(rdma->device);
-	size_t entries = rs_rdma_send_tasks(rdma) + rdma->pools[RS_OP_RECEIVE].count;
+	size_t entries = all_tasks(rdma);
 
 	rdma->channel = ibv_create_comp_channel(verbs);
 	if (!rdma->channel)
@@ -494,7 +518,8 @@ static void rdma_stop(struct rs_ctx *ctx)
 	struct rs_rdma *rdma = rdma_of(ctx);
 
 	for (unsigned i = 0; i < rdma->connection_count; i++) {
-		rdma->connections[i].state = RS_CONNECTION_DISCONNECTED;
+		if (rdma->connections[i].state != RS_CONNECTION_FAILED)
+			rdma->connections[i].state = RS_CONNECTION_DISCONNECTED;
 		/* A device that does not even do this returns nothing either. */
 		if (rs_connection_shut(&rdma->connections[i]) != RS_OK)
 			rdma->device_lost = true;

@@ -82,7 +82,8 @@ enum rs_status rs_rdma_set_ack_timeout(struct rs_rdma *rdma, unsigned exponent, 
 /*
  * count tasks of type op can be allocated; completed and failed hear of their ends.
  * RS_ERR_NOT_SUPPORTED: the device cannot do op. RS_ERR_IN_USE: tasks of the type are allocated.
- * Each connection's send queue has room for all tasks that are not receives.
+ * Each connection's send queue has room for all tasks that are not receives; whether the device's
+ * queues can be so long is checked at start.
  */
 enum rs_status rs_rdma_set_task_conf(struct rs_rdma *rdma, enum rs_op op, rs_task_cb completed,
 				     rs_task_cb failed, size_t count);

@@ -338,6 +338,9 @@ static enum rs_status post_receive(struct rs_task *task)
 		rs_buf_scatter(task->destination, room, task->rdma->device, sges, &wr.num_sge);
 	int error;
 
+	/* What an earlier submission got. */
+	task->immediate = 0;
+	task->received = RS_RECEIVED_SEND;
 	if (status != RS_OK)
 		return status;
 	error = ibv_post_srq_recv(task->rdma->srq, &wr, &bad_wr);
@@ -502,7 +505,7 @@ enum rs_receive_opcode rs_task_result_opcode(const struct rs_task *task)
 
 uint32_t rs_task_result_immediate(const struct rs_task *task)
 {
-	return task->op == RS_OP_RECEIVE && task->status == RS_OK ? task->immediate : 0;
+	return task->op == RS_OP_RECEIVE ? task->immediate : 0;
 }
 
 struct rs_connection *rs_task_result_connection(const struct rs_task *task)

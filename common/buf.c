@@ -2,10 +2,14 @@
 
 #include <stdlib.h>
 
+#include "slow_path.h"
+
 struct rs_buf {
 	struct rs_buf_inventory *inventory;
 	struct rs_mmap *mmap;
 	struct rs_buf *next; /* in the chain; in the free list for a handle that is not out */
+	const struct rs_device *device; /* the last that asked for the key */
+	uint32_t key;
 	uint64_t address;
 	size_t length;
 	uint64_t data;
@@ -248,54 +252,66 @@ static bool was_given_back(const struct rs_buf *head)
 	return head && head->references == 0;
 }
 
+/* The key of the buffer's memory for device; asked for once, as a map stays as it is while held. */
+static RS_SLOW_PATH enum rs_status find_key(struct rs_buf *buf, const struct rs_device *device)
+{
+	enum rs_status status = rs_mmap_local_key(buf->mmap, device, &buf->key);
+
+	if (status == RS_OK)
+		buf->device = device;
+	return status;
+}
+
 /* Adds an entry for part of a buffer; none for an empty part. */
-static enum rs_status add_sge(const struct rs_buf *buf, const struct rs_device *device,
-			      uint64_t address, size_t length, struct ibv_sge *sges, int room,
-			      int *used)
+static enum rs_status add_sge(struct rs_buf *buf, const struct rs_device *device, uint64_t address,
+			      size_t length, struct rs_sge_list *list)
 {
 	if (length == 0)
 		return RS_OK;
-	if (*used == room || length > UINT32_MAX)
+	if (list->count == list->room || length > UINT32_MAX)
 		return RS_ERR_TOO_BIG;
-	sges[*used].addr = address;
-	sges[*used].length = (uint32_t)length;
-	return rs_mmap_local_key(buf->mmap, device, &sges[(*used)++].lkey);
+	if (buf->device != device) {
+		enum rs_status status = find_key(buf, device);
+
+		if (status != RS_OK)
+			return status;
+	}
+	list->sges[list->count].addr = address;
+	list->sges[list->count].length = (uint32_t)length;
+	list->sges[list->count].lkey = buf->key;
+	list->count++;
+	list->length += length;
+	return RS_OK;
 }
 
-enum rs_status rs_buf_gather(const struct rs_buf *head, const struct rs_device *device,
-			     struct ibv_sge *sges, int *count)
+enum rs_status rs_buf_gather(struct rs_buf *head, const struct rs_device *device,
+			     struct rs_sge_list *list)
 {
 	enum rs_status status = RS_OK;
-	int used = 0;
 
 	if (was_given_back(head))
 		return RS_ERR_INVALID_VALUE;
 	for (; head && status == RS_OK; head = head->next)
-		status = add_sge(head, device, head->data, head->data_length, sges, *count, &used);
-	*count = used;
+		status = add_sge(head, device, head->data, head->data_length, list);
 	return status;
 }
 
-enum rs_status rs_buf_scatter(const struct rs_buf *head, size_t length,
-			      const struct rs_device *device, struct ibv_sge *sges, int *count)
+enum rs_status rs_buf_scatter(struct rs_buf *head, size_t length, const struct rs_device *device,
+			      struct rs_sge_list *list)
 {
-	enum rs_status status = RS_OK;
-	int used = 0;
-
 	if (was_given_back(head))
 		return RS_ERR_INVALID_VALUE;
-	for (; head && length > 0 && status == RS_OK; head = head->next) {
+	for (; head && length > 0; head = head->next) {
 		size_t room = room_of(head);
 		size_t part = room < length ? room : length;
+		enum rs_status status =
+			add_sge(head, device, head->data + head->data_length, part, list);
 
-		status = add_sge(head, device, head->data + head->data_length, part, sges, *count,
-				 &used);
+		if (status != RS_OK)
+			return status;
 		length -= part;
 	}
-	*count = used;
-	if (status == RS_OK && length > 0)
-		return RS_ERR_TOO_BIG;
-	return status;
+	return length > 0 ? RS_ERR_TOO_BIG : RS_OK;
 }
 
 void rs_buf_fill(struct rs_buf *head, size_t length)

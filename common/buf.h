@@ -89,16 +89,23 @@ size_t rs_buf_chain_room(const struct rs_buf *head);
 
 /* ---- For tasks ---- */
 
+/* Scatter-gather entries, as a work request takes them. */
+struct rs_sge_list {
+	struct ibv_sge *sges; /* room of them, for the caller to provide */
+	int room;
+	int count;     /* in use */
+	size_t length; /* sum of theirs */
+};
+
 /*
- * The chain's data, or length bytes of its room, as scatter-gather entries for device. count: in,
- * the entries that sges has; out, those written. RS_ERR_TOO_BIG: more entries or more room are
- * needed; RS_ERR_INVALID_VALUE: a buffer's map is not registered with device, or the chain was
- * given back.
+ * Adds the chain's data, or length bytes of its room, to an empty list, with the keys for device.
+ * RS_ERR_TOO_BIG: more entries or more room are needed; RS_ERR_INVALID_VALUE: a buffer's map is not
+ * registered with device, or the chain was given back.
  */
-enum rs_status rs_buf_gather(const struct rs_buf *head, const struct rs_device *device,
-			     struct ibv_sge *sges, int *count);
-enum rs_status rs_buf_scatter(const struct rs_buf *head, size_t length,
-			      const struct rs_device *device, struct ibv_sge *sges, int *count);
+enum rs_status rs_buf_gather(struct rs_buf *head, const struct rs_device *device,
+			     struct rs_sge_list *list);
+enum rs_status rs_buf_scatter(struct rs_buf *head, size_t length, const struct rs_device *device,
+			      struct rs_sge_list *list);
 
 /* length bytes were placed in the chain's room: its data grows. */
 void rs_buf_fill(struct rs_buf *head, size_t length);

@@ -4,6 +4,7 @@
 
 #include "context_impl.h"
 #include "log.h"
+#include "slow_path.h"
 
 const char *rs_ctx_state_name(enum rs_ctx_state state)
 {
@@ -119,14 +120,23 @@ static void enter(struct rs_ctx *ctx, enum rs_ctx_state to)
 		ctx->state_changed(ctx, from, to, ctx->user_data);
 }
 
+/* All transitions that are due. Returns how many there were. */
+static RS_SLOW_PATH size_t make_transitions(struct rs_ctx *ctx)
+{
+	enum rs_ctx_state to;
+	size_t count = 0;
+
+	for (; (to = next_state(ctx)) != ctx->state; count++)
+		enter(ctx, to);
+	return count;
+}
+
 size_t rs_ctx_progress(struct rs_ctx *ctx)
 {
 	size_t handled = ctx->state == RS_CTX_IDLE ? 0 : ctx->ops->progress(ctx);
-	enum rs_ctx_state to;
 
-	while ((to = next_state(ctx)) != ctx->state) {
-		enter(ctx, to);
-		handled++;
-	}
-	return handled;
+	/* Nearly always. */
+	if (ctx->state == RS_CTX_RUNNING && !ctx->stop_requested)
+		return handled;
+	return handled + make_transitions(ctx);
 }

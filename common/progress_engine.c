@@ -9,6 +9,7 @@
 
 #include "context_impl.h"
 #include "log.h"
+#include "slow_path.h"
 
 /* A polling program pays for a look at the watched descriptors only once in so many rounds. */
 #define ROUNDS_PER_LOOK 1024
@@ -149,6 +150,13 @@ static int handle_watches(struct rs_pe *pe, int timeout)
 	return count;
 }
 
+static RS_SLOW_PATH size_t look_at_watches(struct rs_pe *pe)
+{
+	int count = handle_watches(pe, 0);
+
+	return count > 0 ? (size_t)count : 0;
+}
+
 static size_t progress_contexts(struct rs_pe *pe)
 {
 	size_t handled = 0;
@@ -166,11 +174,8 @@ size_t rs_pe_progress(struct rs_pe *pe)
 		return 0;
 	pe->in_callbacks = true;
 	handled = progress_contexts(pe);
-	if (++pe->rounds % ROUNDS_PER_LOOK == 0) {
-		int count = handle_watches(pe, 0);
-
-		handled += count > 0 ? (size_t)count : 0;
-	}
+	if (++pe->rounds % ROUNDS_PER_LOOK == 0)
+		handled += look_at_watches(pe);
 	pe->in_callbacks = false;
 	return handled;
 }

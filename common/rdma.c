@@ -10,6 +10,7 @@
 
 #include "log.h"
 #include "rdma_impl.h"
+#include "slow_path.h"
 
 #define POLL_BATCH 16
 
@@ -189,30 +190,37 @@ static void read_receive_result(struct rs_task *task, const struct ibv_wc *wc)
 		task->received = immediate ? RS_RECEIVED_SEND_IMMEDIATE : RS_RECEIVED_SEND;
 }
 
-static void complete(struct rs_rdma *rdma, const struct ibv_wc *wc)
+static RS_SLOW_PATH void fail_task(struct rs_rdma *rdma, struct rs_task *task,
+				   const struct ibv_wc *wc)
 {
-	struct rs_task *task = (struct rs_task *)(uintptr_t)wc->wr_id;
 	enum rs_status status = rs_status_from_wc(wc->status);
 
-	if (task->op == RS_OP_RECEIVE)
-		task->connection = rs_connection_of_qpn(rdma, wc->qp_num);
-	if (status == RS_OK) {
-		if (task->op == RS_OP_RECEIVE)
-			read_receive_result(task, wc);
-	} else if (status != RS_ERR_FLUSHED) {
+	if (status != RS_ERR_FLUSHED) {
 		log_failed_task(rdma, task, wc);
-		/*
-		 * The device has moved the queue pair to error: a reliable connection does not
-		 * outlive one.
-		 */
+		/* The device has moved the queue pair to error: a connection does not outlive it. */
 		if (task->connection)
 			rs_connection_fail(task->connection, status);
 	}
 	rs_task_end(task, status);
 }
 
+static void complete(struct rs_rdma *rdma, const struct ibv_wc *wc)
+{
+	struct rs_task *task = (struct rs_task *)(uintptr_t)wc->wr_id;
+
+	if (task->op == RS_OP_RECEIVE)
+		task->connection = rs_connection_of_qpn(rdma, wc->qp_num);
+	if (wc->status != IBV_WC_SUCCESS) {
+		fail_task(rdma, task, wc);
+		return;
+	}
+	if (task->op == RS_OP_RECEIVE)
+		read_receive_result(task, wc);
+	rs_task_end(task, RS_OK);
+}
+
 /* Nothing more will complete. */
-static void lose_device(struct rs_rdma *rdma)
+static RS_SLOW_PATH void lose_device(struct rs_rdma *rdma)
 {
 	rdma->device_lost = true;
 	rs_ctx_fail(&rdma->ctx, RS_ERR_DEVICE_FATAL);
@@ -225,31 +233,26 @@ static void notice_failed_device(struct rs_rdma *rdma)
 		lose_device(rdma);
 }
 
-static size_t poll_completions(struct rs_rdma *rdma)
+static size_t rdma_progress(struct rs_ctx *ctx)
 {
+	struct rs_rdma *rdma = rdma_of(ctx);
 	struct ibv_wc wcs[POLL_BATCH];
-	int count = ibv_poll_cq(rdma->cq, POLL_BATCH, wcs);
+	int count;
 
+	if (rdma->device_lost)
+		return 0;
+	count = ibv_poll_cq(rdma->cq, POLL_BATCH, wcs);
+	for (int i = 0; i < count; i++)
+		complete(rdma, &wcs[i]);
+	if (count > 0)
+		return (size_t)count;
 	if (count < 0) {
 		LOG_ERROR("ibv_poll_cq(%s) failed: the completion queue or the device is broken",
 			  rs_device_info(rdma->device)->name);
 		lose_device(rdma);
-		return 0;
 	}
-	for (int i = 0; i < count; i++)
-		complete(rdma, &wcs[i]);
-	return (size_t)count;
-}
-
-static size_t rdma_progress(struct rs_ctx *ctx)
-{
-	struct rs_rdma *rdma = rdma_of(ctx);
-
-	size_t count = rdma->device_lost ? 0 : poll_completions(rdma);
-
-	if (count == 0)
-		notice_failed_device(rdma);
-	return count;
+	notice_failed_device(rdma);
+	return 0;
 }
 
 static void rdma_request_notification(struct rs_ctx *ctx)

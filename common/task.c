@@ -7,6 +7,7 @@
 
 #include "log.h"
 #include "rdma_impl.h"
+#include "slow_path.h"
 
 #define ATOMIC_LENGTH sizeof(uint64_t)
 
@@ -219,136 +220,131 @@ static const enum ibv_wr_opcode wr_opcodes[RS_OP_COUNT] = {
 	[RS_OP_FETCH_AND_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
 };
 
-static size_t sum_lengths(const struct ibv_sge *sges, int count)
+static enum rs_status fill_send(struct rs_task *task, struct ibv_send_wr *wr,
+				struct rs_sge_list *list)
 {
-	size_t sum = 0;
-
-	for (int i = 0; i < count; i++)
-		sum += sges[i].length;
-	return sum;
-}
-
-static enum rs_status fill_send(struct rs_task *task, struct ibv_send_wr *wr)
-{
-	enum rs_status status =
-		rs_buf_gather(task->source, task->rdma->device, wr->sg_list, &wr->num_sge);
-
-	task->length = sum_lengths(wr->sg_list, wr->num_sge);
 	wr->imm_data = htonl(task->immediate);
-	return status;
+	return rs_buf_gather(task->source, task->rdma->device, list);
 }
 
-static enum rs_status fill_write(struct rs_task *task, struct ibv_send_wr *wr)
+static enum rs_status fill_write(struct rs_task *task, struct ibv_send_wr *wr,
+				 struct rs_sge_list *list)
 {
 	size_t room;
-	enum rs_status status = fill_send(task, wr);
+	enum rs_status status = fill_send(task, wr, list);
 
 	if (status != RS_OK)
 		return status;
 	status = rs_buf_remote_room(task->destination, &wr->wr.rdma.remote_addr, &room,
 				    &wr->wr.rdma.rkey);
-	if (status == RS_OK && room < task->length)
+	if (status == RS_OK && room < list->length)
 		return RS_ERR_TOO_BIG;
 	return status;
 }
 
-static enum rs_status fill_read(struct rs_task *task, struct ibv_send_wr *wr)
+static enum rs_status fill_read(struct rs_task *task, struct ibv_send_wr *wr,
+				struct rs_sge_list *list)
 {
-	enum rs_status status = rs_buf_remote_data(task->source, &wr->wr.rdma.remote_addr,
-						   &task->length, &wr->wr.rdma.rkey);
+	size_t length;
+	enum rs_status status = rs_buf_remote_data(task->source, &wr->wr.rdma.remote_addr, &length,
+						   &wr->wr.rdma.rkey);
 
 	if (status != RS_OK)
 		return status;
-	return rs_buf_scatter(task->destination, task->length, task->rdma->device, wr->sg_list,
-			      &wr->num_sge);
+	return rs_buf_scatter(task->destination, length, task->rdma->device, list);
 }
 
-static enum rs_status fill_atomic(struct rs_task *task, struct ibv_send_wr *wr)
+static enum rs_status fill_atomic(struct rs_task *task, struct ibv_send_wr *wr,
+				  struct rs_sge_list *list)
 {
+	size_t length;
 	enum rs_status status = rs_buf_remote_data(task->source, &wr->wr.atomic.remote_addr,
-						   &task->length, &wr->wr.atomic.rkey);
+						   &length, &wr->wr.atomic.rkey);
 
 	if (status != RS_OK)
 		return status;
-	if (task->length < ATOMIC_LENGTH || wr->wr.atomic.remote_addr % ATOMIC_LENGTH != 0)
+	if (length < ATOMIC_LENGTH || wr->wr.atomic.remote_addr % ATOMIC_LENGTH != 0)
 		return RS_ERR_INVALID_VALUE;
-	task->length = ATOMIC_LENGTH;
 	wr->wr.atomic.compare_add =
 		task->op == RS_OP_FETCH_AND_ADD ? task->swap_or_add : task->compare;
 	wr->wr.atomic.swap = task->swap_or_add;
-	return rs_buf_scatter(task->destination, ATOMIC_LENGTH, task->rdma->device, wr->sg_list,
-			      &wr->num_sge);
+	return rs_buf_scatter(task->destination, ATOMIC_LENGTH, task->rdma->device, list);
 }
 
-static enum rs_status fill_request(struct rs_task *task, struct ibv_send_wr *wr)
+static enum rs_status fill_request(struct rs_task *task, struct ibv_send_wr *wr,
+				   struct rs_sge_list *list)
 {
 	switch (task->op) {
 	case RS_OP_WRITE:
 	case RS_OP_WRITE_IMMEDIATE:
-		return fill_write(task, wr);
+		return fill_write(task, wr, list);
 	case RS_OP_READ:
-		return fill_read(task, wr);
+		return fill_read(task, wr, list);
 	case RS_OP_COMPARE_AND_SWAP:
 	case RS_OP_FETCH_AND_ADD:
-		return fill_atomic(task, wr);
+		return fill_atomic(task, wr, list);
 	default:
-		return fill_send(task, wr);
+		return fill_send(task, wr, list);
 	}
+}
+
+static RS_SLOW_PATH enum rs_status refuse_post(const struct rs_task *task,
+					       const struct rs_sge_list *list, int error)
+{
+	if (error == ENOMEM)
+		return RS_ERR_FULL;
+	if (task->op == RS_OP_RECEIVE)
+		return LOG_FAILED_CALL(error, NULL, "ibv_post_srq_recv(%zu bytes in %d pieces)",
+				       list->length, list->count);
+	return LOG_FAILED_CALL(error, NULL,
+			       "ibv_post_send(connection %u, %s, %zu bytes in %d pieces)",
+			       task->connection->id, rs_op_name(task->op), list->length,
+			       list->count);
 }
 
 static enum rs_status post_send(struct rs_task *task)
 {
 	struct ibv_sge sges[RS_RDMA_MAX_CHAIN];
-	struct ibv_send_wr *bad_wr, wr = {
-		.wr_id = (uintptr_t)task,
-		.sg_list = sges,
-		.num_sge = (int)task->rdma->max_chain,
-		.opcode = wr_opcodes[task->op],
-		.send_flags = IBV_SEND_SIGNALED,
-	};
+	struct rs_sge_list list = { .sges = sges, .room = (int)task->rdma->max_chain };
+	struct ibv_send_wr *bad_wr, wr;
 	enum rs_status status;
 	int error;
 
 	if (!task->connection || task->connection->state != RS_CONNECTION_CONNECTED)
 		return RS_ERR_BAD_STATE;
-	status = fill_request(task, &wr);
+	status = fill_request(task, &wr, &list);
 	if (status != RS_OK)
 		return status;
+	/* Not initialised as a whole: most of it is for other operations. */
+	wr.wr_id = (uintptr_t)task;
+	wr.next = NULL;
+	wr.sg_list = sges;
+	wr.num_sge = list.count;
+	wr.opcode = wr_opcodes[task->op];
+	wr.send_flags = IBV_SEND_SIGNALED;
+	task->length = list.length;
 	error = ibv_post_send(task->connection->qp, &wr, &bad_wr);
-	if (error == ENOMEM)
-		return RS_ERR_FULL;
-	if (error)
-		return LOG_FAILED_CALL(error, NULL,
-				       "ibv_post_send(connection %u, %s, %zu bytes in %d pieces)",
-				       task->connection->id, rs_op_name(task->op), task->length,
-				       wr.num_sge);
-	return RS_OK;
+	return error ? refuse_post(task, &list, error) : RS_OK;
 }
 
 static enum rs_status post_receive(struct rs_task *task)
 {
 	struct ibv_sge sges[RS_RDMA_MAX_CHAIN];
-	struct ibv_recv_wr *bad_wr, wr = {
-		.wr_id = (uintptr_t)task,
-		.sg_list = sges,
-		.num_sge = (int)task->rdma->max_chain,
-	};
-	size_t room = rs_buf_chain_room(task->destination);
-	enum rs_status status =
-		rs_buf_scatter(task->destination, room, task->rdma->device, sges, &wr.num_sge);
+	struct rs_sge_list list = { .sges = sges, .room = (int)task->rdma->max_chain };
+	struct ibv_recv_wr *bad_wr, wr = { .wr_id = (uintptr_t)task, .sg_list = sges };
+	enum rs_status status = rs_buf_scatter(
+		task->destination, rs_buf_chain_room(task->destination), task->rdma->device, &list);
 	int error;
 
+	if (status != RS_OK)
+		return status;
 	/* What an earlier submission got. */
 	task->immediate = 0;
 	task->received = RS_RECEIVED_SEND;
-	if (status != RS_OK)
-		return status;
+	wr.num_sge = list.count;
 	error = ibv_post_srq_recv(task->rdma->srq, &wr, &bad_wr);
-	if (error == ENOMEM)
-		return RS_ERR_FULL;
 	if (error)
-		return LOG_FAILED_CALL(error, NULL, "ibv_post_srq_recv(%zu bytes in %d pieces)",
-				       room, wr.num_sge);
+		return refuse_post(task, &list, error);
 	task->rdma->receives_in_flight++;
 	return RS_OK;
 }

@@ -1,23 +1,8 @@
-#include "buf.h"
+#include "buf_impl.h"
 
 #include <stdlib.h>
 
 #include "slow_path.h"
-
-struct rs_buf {
-	struct rs_buf_inventory *inventory;
-	struct rs_mmap *mmap;
-	struct rs_buf *next; /* in the chain; in the free list for a handle that is not out */
-	const struct rs_device *device; /* the last that asked for the key */
-	uint32_t key;
-	uint64_t address;
-	size_t length;
-	uint64_t data;
-	size_t data_length;
-	unsigned references;
-	bool remote;
-	bool chained; /* behind a head */
-};
 
 struct rs_buf_inventory {
 	struct rs_buf *free;
@@ -122,6 +107,8 @@ enum rs_status rs_buf_get_by_address(struct rs_buf_inventory *inventory, struct 
 				  .data = address,
 				  .references = 1,
 				  .remote = rs_mmap_remote_key(mmap, &rkey) == RS_OK };
+	if (taken->remote)
+		taken->key = rkey;
 	*buf = taken;
 	return RS_OK;
 }
@@ -138,8 +125,7 @@ enum rs_status rs_buf_get_by_data(struct rs_buf_inventory *inventory, struct rs_
 
 void rs_buf_ref(struct rs_buf *buf)
 {
-	if (buf)
-		buf->references++;
+	buf_ref(buf);
 }
 
 static void give_back(struct rs_buf *buf)
@@ -153,16 +139,19 @@ static void give_back(struct rs_buf *buf)
 	inventory->available++;
 }
 
+void rs_buf_give_back(struct rs_buf *head)
+{
+	while (head) {
+		struct rs_buf *next = head->next;
+
+		give_back(head);
+		head = next;
+	}
+}
+
 void rs_buf_unref(struct rs_buf *buf)
 {
-	if (!buf || --buf->references > 0)
-		return;
-	while (buf) {
-		struct rs_buf *next = buf->next;
-
-		give_back(buf);
-		buf = next;
-	}
+	buf_unref(buf);
 }
 
 enum rs_status rs_buf_chain(struct rs_buf *head, struct rs_buf *tail)
@@ -224,11 +213,6 @@ void rs_buf_reset_data_length(struct rs_buf *buf)
 	buf->data_length = 0;
 }
 
-static size_t room_of(const struct rs_buf *buf)
-{
-	return buf->length - (buf->data - buf->address) - buf->data_length;
-}
-
 size_t rs_buf_chain_data_length(const struct rs_buf *head)
 {
 	size_t total = 0;
@@ -243,7 +227,7 @@ size_t rs_buf_chain_room(const struct rs_buf *head)
 	size_t total = 0;
 
 	for (; head; head = head->next)
-		total += room_of(head);
+		total += buf_room(head);
 	return total;
 }
 
@@ -302,7 +286,7 @@ enum rs_status rs_buf_scatter(struct rs_buf *head, size_t length, const struct r
 	if (was_given_back(head))
 		return RS_ERR_INVALID_VALUE;
 	for (; head && length > 0; head = head->next) {
-		size_t room = room_of(head);
+		size_t room = buf_room(head);
 		size_t part = room < length ? room : length;
 		enum rs_status status =
 			add_sge(head, device, head->data + head->data_length, part, list);
@@ -317,7 +301,7 @@ enum rs_status rs_buf_scatter(struct rs_buf *head, size_t length, const struct r
 void rs_buf_fill(struct rs_buf *head, size_t length)
 {
 	for (; head && length > 0; head = head->next) {
-		size_t room = room_of(head);
+		size_t room = buf_room(head);
 		size_t part = room < length ? room : length;
 
 		head->data_length += part;
@@ -328,19 +312,21 @@ void rs_buf_fill(struct rs_buf *head, size_t length)
 enum rs_status rs_buf_remote_data(const struct rs_buf *buf, uint64_t *address, size_t *length,
 				  uint32_t *rkey)
 {
-	if (!buf || was_given_back(buf))
+	if (!buf || !buf->remote || was_given_back(buf))
 		return RS_ERR_INVALID_VALUE;
 	*address = buf->data;
 	*length = buf->data_length;
-	return rs_mmap_remote_key(buf->mmap, rkey);
+	*rkey = buf->key;
+	return RS_OK;
 }
 
 enum rs_status rs_buf_remote_room(const struct rs_buf *buf, uint64_t *address, size_t *length,
 				  uint32_t *rkey)
 {
-	if (!buf || was_given_back(buf))
+	if (!buf || !buf->remote || was_given_back(buf))
 		return RS_ERR_INVALID_VALUE;
 	*address = buf->data + buf->data_length;
-	*length = room_of(buf);
-	return rs_mmap_remote_key(buf->mmap, rkey);
+	*length = buf_room(buf);
+	*rkey = buf->key;
+	return RS_OK;
 }

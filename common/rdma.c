@@ -27,11 +27,6 @@ static struct rs_rdma *rdma_of(struct rs_ctx *ctx)
 	return (struct rs_rdma *)ctx;
 }
 
-bool rs_rdma_is_up(const struct rs_rdma *rdma)
-{
-	return rdma->ctx.state == RS_CTX_STARTING || rdma->ctx.state == RS_CTX_RUNNING;
-}
-
 /* ---- Configuration ---- */
 
 enum rs_status rs_rdma_set_permissions(struct rs_rdma *rdma, uint32_t access)
@@ -209,7 +204,7 @@ static void complete(struct rs_rdma *rdma, const struct ibv_wc *wc)
 	struct rs_task *task = (struct rs_task *)(uintptr_t)wc->wr_id;
 
 	if (task->op == RS_OP_RECEIVE)
-		task->connection = rs_connection_of_qpn(rdma, wc->qp_num);
+		task->connection = connection_of_qpn(rdma, wc->qp_num);
 	if (wc->status != IBV_WC_SUCCESS) {
 		fail_task(rdma, task, wc);
 		return;

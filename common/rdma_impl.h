@@ -80,7 +80,10 @@ struct rs_rdma {
 };
 
 /* Starting or Running. */
-bool rs_rdma_is_up(const struct rs_rdma *rdma);
+static inline bool rs_rdma_is_up(const struct rs_rdma *rdma)
+{
+	return rdma->ctx.state == RS_CTX_STARTING || rdma->ctx.state == RS_CTX_RUNNING;
+}
 
 /* Places that a send queue needs: all tasks that are not receives. */
 size_t rs_rdma_send_tasks(const struct rs_rdma *rdma);
@@ -100,6 +103,13 @@ void rs_task_end(struct rs_task *task, enum rs_status status);
 
 /* connection.c */
 struct rs_connection *rs_connection_of_qpn(const struct rs_rdma *rdma, uint32_t qpn);
+/* The same, without a search where there is but one. */
+static inline struct rs_connection *connection_of_qpn(const struct rs_rdma *rdma, uint32_t qpn)
+{
+	if (rdma->connection_count == 1 && rdma->by_qpn[0]->qpn == qpn)
+		return rdma->by_qpn[0];
+	return rs_connection_of_qpn(rdma, qpn);
+}
 /* An error has ended the connection: tells the user, and stops the context if it was the last. */
 void rs_connection_fail(struct rs_connection *connection, enum rs_status reason);
 /* Moves the queue pair to error, so that what is in flight comes back. */

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 
+#include "buf_impl.h"
 #include "log.h"
 #include "rdma_impl.h"
 #include "slow_path.h"
@@ -224,7 +225,7 @@ static enum rs_status fill_send(struct rs_task *task, struct ibv_send_wr *wr,
 				struct rs_sge_list *list)
 {
 	wr->imm_data = htonl(task->immediate);
-	return rs_buf_gather(task->source, task->rdma->device, list);
+	return buf_gather(task->source, task->rdma->device, list);
 }
 
 static enum rs_status fill_write(struct rs_task *task, struct ibv_send_wr *wr,
@@ -251,7 +252,7 @@ static enum rs_status fill_read(struct rs_task *task, struct ibv_send_wr *wr,
 
 	if (status != RS_OK)
 		return status;
-	return rs_buf_scatter(task->destination, length, task->rdma->device, list);
+	return buf_scatter(task->destination, length, task->rdma->device, list);
 }
 
 static enum rs_status fill_atomic(struct rs_task *task, struct ibv_send_wr *wr,
@@ -268,7 +269,7 @@ static enum rs_status fill_atomic(struct rs_task *task, struct ibv_send_wr *wr,
 	wr->wr.atomic.compare_add =
 		task->op == RS_OP_FETCH_AND_ADD ? task->swap_or_add : task->compare;
 	wr->wr.atomic.swap = task->swap_or_add;
-	return rs_buf_scatter(task->destination, ATOMIC_LENGTH, task->rdma->device, list);
+	return buf_scatter(task->destination, ATOMIC_LENGTH, task->rdma->device, list);
 }
 
 static enum rs_status fill_request(struct rs_task *task, struct ibv_send_wr *wr,
@@ -332,8 +333,8 @@ static enum rs_status post_receive(struct rs_task *task)
 	struct ibv_sge sges[RS_RDMA_MAX_CHAIN];
 	struct rs_sge_list list = { .sges = sges, .room = (int)task->rdma->max_chain };
 	struct ibv_recv_wr *bad_wr, wr = { .wr_id = (uintptr_t)task, .sg_list = sges };
-	enum rs_status status = rs_buf_scatter(
-		task->destination, rs_buf_chain_room(task->destination), task->rdma->device, &list);
+	enum rs_status status = buf_scatter(task->destination, buf_chain_room(task->destination),
+					    task->rdma->device, &list);
 	int error;
 
 	if (status != RS_OK)
@@ -361,8 +362,8 @@ enum rs_status rs_task_submit(struct rs_task *task)
 	status = is_receive ? post_receive(task) : post_send(task);
 	if (status != RS_OK)
 		return status;
-	rs_buf_ref(task->source);
-	rs_buf_ref(task->destination);
+	buf_ref(task->source);
+	buf_ref(task->destination);
 	task->state = TASK_IN_FLIGHT;
 	task->status = RS_IN_PROGRESS;
 	rdma->ctx.in_flight++;
@@ -392,11 +393,11 @@ void rs_task_end(struct rs_task *task, enum rs_status status)
 	if (status != RS_OK)
 		task->length = 0;
 	else if (fills_destination(task))
-		rs_buf_fill(destination, task->length);
+		buf_fill(destination, task->length);
 	/* The callback may free the task, the buffers, or submit again. */
 	callback(task, rdma->ctx.user_data);
-	rs_buf_unref(source);
-	rs_buf_unref(destination);
+	buf_unref(source);
+	buf_unref(destination);
 }
 
 enum rs_status rs_task_free(struct rs_task *task)

@@ -107,7 +107,7 @@ static enum rs_status move_to_init(struct rs_connection *connection)
 static enum rs_status choose_psn(struct rs_connection *connection)
 {
 	if (getrandom(&connection->psn, sizeof(connection->psn), 0) != sizeof(connection->psn))
-		return LOG_FAILED_CALL(errno, NULL, "getrandom()");
+		return LOG_FAILED_SYSTEM_CALL(errno, "getrandom()");
 	connection->psn &= PSN_MASK;
 	return RS_OK;
 }
@@ -177,13 +177,47 @@ enum rs_status rs_rdma_export(struct rs_rdma *rdma, const char **line,
 	return RS_OK;
 }
 
+static bool is_alive(const struct rs_connection *connection)
+{
+	return connection->state == RS_CONNECTION_EXPORTED ||
+	       connection->state == RS_CONNECTION_CONNECTED;
+}
+
+/* Running cannot be reached any more, or the last connection of those it waited for is gone. */
+static bool is_hopeless(const struct rs_rdma *rdma)
+{
+	unsigned alive = 0;
+
+	for (unsigned i = 0; i < rdma->connection_count; i++)
+		alive += is_alive(&rdma->connections[i]);
+	if (rdma->ctx.state == RS_CTX_STARTING)
+		return alive + rdma->max_connections - rdma->connection_count <
+		       rdma->needed_connections;
+	return rdma->needed_connections > 0 && alive == 0;
+}
+
 /* So that it can be connected once more; a queue pair that cannot is of no use. */
 static void back_to_init(struct rs_connection *connection)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 
-	if (ibv_modify_qp(connection->qp, &attr, IBV_QP_STATE) || move_to_init(connection) != RS_OK)
-		rs_connection_fail(connection, RS_ERR_LOCAL_OPERATION);
+	int error = ibv_modify_qp(connection->qp, &attr, IBV_QP_STATE);
+
+	if (error)
+		LOG_FAILED_CALL(error, NULL, "ibv_modify_qp(QPN 0x%06x to RESET)", connection->qpn);
+	else if (move_to_init(connection) == RS_OK)
+		return;
+	rs_connection_destroy_qp(connection);
+	connection->state = RS_CONNECTION_FAILED;
+	if (is_hopeless(connection->rdma))
+		rs_ctx_fail(&connection->rdma->ctx, RS_ERR_LOCAL_OPERATION);
+}
+
+/* Without this check such a task would wait in the send queue for ever. */
+static bool uses_reads(const struct rs_rdma *rdma)
+{
+	return rdma->pools[RS_OP_READ].count > 0 || rdma->pools[RS_OP_COMPARE_AND_SWAP].count > 0 ||
+	       rdma->pools[RS_OP_FETCH_AND_ADD].count > 0;
 }
 
 static enum rs_status check_peer(const struct rs_connection *connection,
@@ -200,6 +234,10 @@ static enum rs_status check_peer(const struct rs_connection *connection,
 	}
 	if ((peer->connection.link_layer == IBV_LINK_LAYER_INFINIBAND) != infiniband) {
 		LOG_ERROR("one side is on InfiniBand, the other on Ethernet: they cannot connect");
+		return RS_ERR_NOT_SUPPORTED;
+	}
+	if (peer->connection.reads == 0 && uses_reads(rdma)) {
+		LOG_ERROR("the peer's device serves no reads and no atomics");
 		return RS_ERR_NOT_SUPPORTED;
 	}
 	if (peer->connection.gid_type != rdma->gid.gid_type) {
@@ -314,24 +352,20 @@ enum rs_status rs_rdma_connect(struct rs_rdma *rdma, const char *line,
 	return RS_OK;
 }
 
-static bool is_alive(const struct rs_connection *connection)
-{
-	return connection->state == RS_CONNECTION_EXPORTED ||
-	       connection->state == RS_CONNECTION_CONNECTED;
-}
-
 enum rs_status rs_connection_disconnect(struct rs_connection *connection)
 {
 	if (!is_alive(connection))
 		return RS_ERR_BAD_STATE;
 	connection->state = RS_CONNECTION_DISCONNECTED;
+	if (connection->rdma->ctx.state == RS_CTX_STARTING && is_hopeless(connection->rdma))
+		rs_ctx_fail(&connection->rdma->ctx, RS_ERR_DISCONNECTED);
 	return rs_connection_shut(connection);
 }
 
 enum rs_status rs_connection_shut(struct rs_connection *connection)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-	int error = ibv_modify_qp(connection->qp, &attr, IBV_QP_STATE);
+	int error = connection->qp ? ibv_modify_qp(connection->qp, &attr, IBV_QP_STATE) : 0;
 
 	if (error)
 		return LOG_FAILED_CALL(error, NULL, "ibv_modify_qp(QPN 0x%06x to ERR)",
@@ -349,19 +383,6 @@ void rs_connection_destroy_qp(struct rs_connection *connection)
 	if (error)
 		LOG_FAILED_CALL(error, NULL, "ibv_destroy_qp(connection %u)", connection->id);
 	connection->qp = NULL;
-}
-
-/* Running cannot be reached any more, or the last connection of those it waited for is gone. */
-static bool is_hopeless(const struct rs_rdma *rdma)
-{
-	unsigned alive = 0;
-
-	for (unsigned i = 0; i < rdma->connection_count; i++)
-		alive += is_alive(&rdma->connections[i]);
-	if (rdma->ctx.state == RS_CTX_STARTING)
-		return alive + rdma->max_connections - rdma->connection_count <
-		       rdma->needed_connections;
-	return rdma->needed_connections > 0 && alive == 0;
 }
 
 void rs_connection_fail(struct rs_connection *connection, enum rs_status reason)

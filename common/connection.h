@@ -46,7 +46,8 @@ enum rs_status rs_rdma_connect(struct rs_rdma *rdma, const char *line,
 
 /*
  * Ends it: sends in flight come back flushed, the peer's requests are no longer answered.
- * RS_ERR_BAD_STATE: it has ended already.
+ * RS_ERR_BAD_STATE: it has ended already. If Running cannot be reached without it, the context
+ * stops.
  */
 enum rs_status rs_connection_disconnect(struct rs_connection *connection);
 

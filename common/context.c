@@ -84,7 +84,10 @@ enum rs_status rs_ctx_error(const struct rs_ctx *ctx)
 	return ctx->error;
 }
 
-/* The state machine's table: the state that is due, or the present one. */
+/*
+ * The state machine's table: the state that is due, or the present one. Draining may take several
+ * looks.
+ */
 static enum rs_ctx_state next_state(struct rs_ctx *ctx)
 {
 	switch (ctx->state) {
@@ -97,7 +100,7 @@ static enum rs_ctx_state next_state(struct rs_ctx *ctx)
 	case RS_CTX_RUNNING:
 		return ctx->stop_requested ? RS_CTX_STOPPING : RS_CTX_RUNNING;
 	case RS_CTX_STOPPING:
-		return ctx->ops->is_drained(ctx) ? RS_CTX_IDLE : RS_CTX_STOPPING;
+		return ctx->ops->drain(ctx) ? RS_CTX_IDLE : RS_CTX_STOPPING;
 	}
 	return ctx->state;
 }

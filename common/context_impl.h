@@ -20,7 +20,7 @@ struct rs_ctx_ops {
 	 * In Stopping: takes back what the device will not return by itself; true once nothing is
 	 * in flight.
 	 */
-	bool (*is_drained)(struct rs_ctx *ctx);
+	bool (*drain)(struct rs_ctx *ctx);
 	/* On leaving Stopping: frees what start made. */
 	void (*release)(struct rs_ctx *ctx);
 	/* Not Idle: handles what has happened, returns how much. */

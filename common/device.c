@@ -40,12 +40,13 @@ static enum rs_device_kind kind_of(const struct ibv_device *verbs_device)
 
 static uint32_t ops_of(const struct ibv_device *verbs_device, const struct ibv_device_attr *attr)
 {
-	uint32_t ops = RS_OP_BIT(RS_OP_SEND) | RS_OP_BIT(RS_OP_WRITE) | RS_OP_BIT(RS_OP_READ);
+	uint32_t ops = RS_OP_BIT(RS_OP_SEND) | RS_OP_BIT(RS_OP_SEND_IMMEDIATE) |
+		       RS_OP_BIT(RS_OP_WRITE) | RS_OP_BIT(RS_OP_WRITE_IMMEDIATE) |
+		       RS_OP_BIT(RS_OP_READ);
 
-	if (verbs_device->transport_type == IBV_TRANSPORT_IB)
-		ops |= RS_OP_BIT(RS_OP_SEND_IMMEDIATE) | RS_OP_BIT(RS_OP_WRITE_IMMEDIATE);
-	else if (verbs_device->transport_type != IBV_TRANSPORT_IWARP)
-		return 0; /* usNIC and others: no reliable connections */
+	/* iWARP cannot connect by descriptors; usNIC and others have no reliable connections. */
+	if (verbs_device->transport_type != IBV_TRANSPORT_IB)
+		return 0;
 	if (attr->max_srq > 0)
 		ops |= RS_OP_BIT(RS_OP_RECEIVE);
 	if (attr->atomic_cap != IBV_ATOMIC_NONE)
@@ -126,6 +127,8 @@ static int compare_infos(const void *a, const void *b)
 
 	if (left->active != right->active)
 		return left->active ? -1 : 1;
+	if ((left->ops != 0) != (right->ops != 0))
+		return left->ops != 0 ? -1 : 1;
 	if (left->kind != right->kind)
 		return left->kind < right->kind ? -1 : 1;
 	return strcmp(left->name, right->name);
@@ -227,47 +230,21 @@ static enum rs_status check_info(const struct rs_device_info *info, uint32_t ops
 	return RS_OK;
 }
 
-static void list_names(const struct rs_device_info *list, size_t count, char *text, size_t size)
+static enum rs_status no_such_device(const char *name, struct ibv_device **verbs_list)
 {
-	text[0] = '\0';
-	for (size_t i = 0; i < count; i++)
-		append(text, size, "%s%s%s", i > 0 ? ", " : "", list[i].name,
-		       list[i].active ? "" : " (no active port)");
-}
+	char names[512] = "";
 
-static enum rs_status no_such_device(const char *name, const struct rs_device_info *list,
-				     size_t count)
-{
-	char names[512];
-
-	list_names(list, count, names, sizeof(names));
-	if (count == 0)
-		LOG_ERROR("no RDMA device on this machine%s%s%s; a software one: modprobe rdma_rxe "
-			  "&& "
-			  "rdma link add rxe0 type rxe netdev IFNAME",
-			  name ? " (\"" : "", name ? name : "", name ? "\" was asked for)" : "");
-	else
+	for (; verbs_list && *verbs_list; verbs_list++)
+		append(names, sizeof(names), "%s%s", names[0] ? ", " : "", (*verbs_list)->name);
+	if (!names[0])
+		LOG_ERROR(
+			"no RDMA device on this machine%s%s%s; a software one: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev IFNAME",
+			name ? " (\"" : "", name ? name : "", name ? "\" was asked for)" : "");
+	else if (name)
 		LOG_ERROR("no RDMA device \"%s\" on this machine; there is: %s", name, names);
+	else
+		LOG_ERROR("no RDMA device of this machine can be opened: %s", names);
 	return RS_ERR_NOT_FOUND;
-}
-
-/* The list is sorted best first, so the first one that will do is the best. */
-static enum rs_status choose_info(const char *name, uint32_t ops, const struct rs_device_info *list,
-				  size_t count, struct rs_device_info *chosen)
-{
-	for (size_t i = 0; i < count; i++) {
-		bool wanted = name ? strcmp(list[i].name, name) == 0
-				   : list[i].active && !first_missing_op(&list[i], ops);
-
-		if (wanted) {
-			*chosen = list[i];
-			return check_info(chosen, ops);
-		}
-	}
-	if (name || count == 0)
-		return no_such_device(name, list, count);
-	/* None will do: say what the best one lacks. */
-	return check_info(&list[0], ops);
 }
 
 static struct ibv_device *find_verbs_device(struct ibv_device **list, const char *name)
@@ -278,6 +255,7 @@ static struct ibv_device *find_verbs_device(struct ibv_device **list, const char
 	return NULL;
 }
 
+/* The device of that name; NULL: says only why there is none to choose from. */
 static enum rs_status open_by_name(const char *name, struct rs_device *device)
 {
 	struct ibv_device **verbs_list, *verbs_device;
@@ -286,39 +264,57 @@ static enum rs_status open_by_name(const char *name, struct rs_device *device)
 
 	if (status != RS_OK)
 		return status;
-	verbs_device = find_verbs_device(verbs_list, name);
-	if (verbs_device)
-		status = open_verbs(verbs_device, device);
-	else
-		status = no_such_device(name, NULL, 0);
+	verbs_device = name ? find_verbs_device(verbs_list, name) : NULL;
+	status = verbs_device ? open_verbs(verbs_device, device) : no_such_device(name, verbs_list);
 	if (verbs_list)
 		ibv_free_device_list(verbs_list);
 	return status;
 }
 
-enum rs_status rs_device_open(const char *name, uint32_t ops, struct rs_device **device)
+/*
+ * The list is sorted best first: the first that will do, else the first, which will say what it
+ * lacks.
+ */
+static const struct rs_device_info *choose_best(const struct rs_device_info *list, size_t count,
+						uint32_t ops)
 {
-	struct rs_device_info *list, chosen;
-	struct rs_device *opened;
+	for (size_t i = 0; i < count; i++)
+		if (list[i].active && !first_missing_op(&list[i], ops))
+			return &list[i];
+	return count > 0 ? &list[0] : NULL;
+}
+
+static enum rs_status open_best(uint32_t ops, struct rs_device *device)
+{
+	const struct rs_device_info *best;
+	struct rs_device_info *list;
 	size_t count;
 	enum rs_status status = rs_device_list(&list, &count);
 
 	if (status != RS_OK)
 		return status;
-	status = choose_info(name, ops, list, count, &chosen);
+	best = choose_best(list, count, ops);
+	status = open_by_name(best ? best->name : NULL, device);
 	rs_device_list_free(list);
-	if (status != RS_OK)
-		return status;
+	return status;
+}
 
-	opened = malloc(sizeof(*opened));
+enum rs_status rs_device_open(const char *name, uint32_t ops, struct rs_device **device)
+{
+	struct rs_device *opened = malloc(sizeof(*opened));
+	enum rs_status status;
+
 	if (!opened)
 		return RS_ERR_NO_MEMORY;
-	status = open_by_name(chosen.name, opened);
+	status = name ? open_by_name(name, opened) : open_best(ops, opened);
 	if (status != RS_OK)
 		goto err_free;
+	status = check_info(&opened->info, ops);
+	if (status != RS_OK)
+		goto err_close;
 	opened->pd = ibv_alloc_pd(opened->context);
 	if (!opened->pd) {
-		status = LOG_FAILED_CALL(errno, NULL, "ibv_alloc_pd(%s)", chosen.name);
+		status = LOG_FAILED_CALL(errno, NULL, "ibv_alloc_pd(%s)", opened->info.name);
 		goto err_close;
 	}
 	*device = opened;

@@ -22,7 +22,7 @@ struct rs_device;
 /* In the order of preference. */
 enum rs_device_kind {
 	RS_DEVICE_HARDWARE,
-	RS_DEVICE_KERNEL_SOFTWARE, /* rxe, siw */
+	RS_DEVICE_KERNEL_SOFTWARE, /* rxe */
 	RS_DEVICE_UROCE,           /* the software device in user space */
 };
 

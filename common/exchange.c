@@ -100,7 +100,7 @@ static enum rs_status print_lines(struct rs_exchange *exchange,
 		for (size_t line = 0; line < items[i].count; line++)
 			fprintf(exchange->out, "%s\n", items[i].lines[line]);
 	if (fflush(exchange->out) != 0)
-		return LOG_FAILED_CALL(errno, NULL, "printing the descriptors");
+		return LOG_FAILED_SYSTEM_CALL(errno, "printing the descriptors");
 	return RS_OK;
 }
 
@@ -413,7 +413,7 @@ static enum rs_status wait_for_more(const struct rs_exchange *exchange)
 	};
 
 	if (poll(fds, sizeof(fds) / sizeof(fds[0]), LOOK_INTERVAL_MS) < 0)
-		return errno == EINTR ? RS_OK : LOG_FAILED_CALL(errno, NULL, "poll()");
+		return errno == EINTR ? RS_OK : LOG_FAILED_SYSTEM_CALL(errno, "poll()");
 	if (fds[1].revents)
 		return RS_ERR_INTERRUPTED;
 	if (fds[0].revents)

@@ -6,15 +6,22 @@
 #include <termios.h>
 #include <unistd.h>
 
+/* Of a terminal that is not the process's own, anybody may read. */
+static bool is_in_background(int fd)
+{
+	pid_t group = tcgetpgrp(fd);
+
+	return group >= 0 && group != getpgrp();
+}
+
 static enum rs_input_kind kind_of(int fd)
 {
 	struct stat status;
 
 	if (fstat(fd, &status) < 0)
 		return RS_INPUT_NONE;
-	/* Reading its terminal would stop a background job. */
 	if (isatty(fd))
-		return tcgetpgrp(fd) == getpgrp() ? RS_INPUT_TERMINAL : RS_INPUT_NONE;
+		return is_in_background(fd) ? RS_INPUT_NONE : RS_INPUT_TERMINAL;
 	return S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) ? RS_INPUT_STREAM
 								    : RS_INPUT_FILE;
 }
@@ -37,6 +44,15 @@ void rs_input_fill(struct rs_input *input)
 
 	if (input->ended || room == 0)
 		return;
+	/*
+	 * Put there since it was opened. Reading would stop the program; what is typed is not for
+	 * it.
+	 */
+	if (input->kind == RS_INPUT_TERMINAL && is_in_background(input->fd)) {
+		input->kind = RS_INPUT_NONE;
+		input->ended = true;
+		return;
+	}
 	count = read(input->fd, input->pending + input->used, room);
 	if (count > 0)
 		input->used += (size_t)count;
@@ -69,8 +85,9 @@ bool rs_input_take_line(struct rs_input *input, char line[RS_INPUT_LINE_SIZE + 1
 
 void rs_input_forget_typed(struct rs_input *input)
 {
-	if (input->kind != RS_INPUT_TERMINAL)
+	if (input->kind != RS_INPUT_TERMINAL || is_in_background(input->fd))
 		return;
 	input->used = 0;
+	input->ended = false; /* Ctrl-D ends what was typed, not the terminal */
 	tcflush(input->fd, TCIFLUSH);
 }

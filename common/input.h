@@ -41,7 +41,7 @@ void rs_input_fill(struct rs_input *input);
  */
 bool rs_input_take_line(struct rs_input *input, char line[RS_INPUT_LINE_SIZE + 1]);
 
-/* Forgets what a person typed ahead; does nothing for other kinds. */
+/* Forgets what a person typed ahead, Ctrl-D included; does nothing for other kinds. */
 void rs_input_forget_typed(struct rs_input *input);
 
 #endif

@@ -14,6 +14,7 @@
 static enum rs_log_level max_level = RS_LOG_INFO;
 static rs_log_sink current_sink;
 static void *current_sink_data;
+static unsigned error_count;
 
 static const char *const level_names[] = {
 	[RS_LOG_ERROR] = "error",
@@ -42,6 +43,11 @@ void rs_log_set_sink(rs_log_sink sink, void *user_data)
 {
 	current_sink = sink;
 	current_sink_data = user_data;
+}
+
+unsigned rs_log_error_count(void)
+{
+	return error_count;
 }
 
 static void write_line(enum rs_log_level level, char *line)
@@ -77,6 +83,7 @@ void rs_log(enum rs_log_level level, const char *module, const char *format, ...
 	va_list arguments;
 	int saved_errno = errno;
 
+	error_count += level == RS_LOG_ERROR;
 	if (level > max_level)
 		return;
 	va_start(arguments, format);
@@ -123,6 +130,7 @@ enum rs_status rs_log_failed_call(const char *module, int error, const char *cau
 	va_end(arguments);
 	cause = cause ? cause : usual_cause(error);
 	rs_log(RS_LOG_ERROR, module, "%s failed: %s%s%s", call,
-	       strerror_r(error, reason, sizeof(reason)), cause ? ": " : "", cause ? cause : "");
+	       strerror_r(error, reason, sizeof(reason)), cause && cause[0] ? ": " : "",
+	       cause ? cause : "");
 	return status == RS_OK ? RS_ERR_UNKNOWN : status;
 }

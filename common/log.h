@@ -19,6 +19,11 @@ void rs_log_set_level(enum rs_log_level level);
 /* The level that name ("error", "warning", "info", "debug") stands for; false if it is no level. */
 bool rs_log_level_from_name(const char *name, enum rs_log_level *level);
 
+/*
+ * Lines of level RS_LOG_ERROR so far, also those that the level or a sink kept from the terminal.
+ */
+unsigned rs_log_error_count(void);
+
 /* Takes each line (terminated, without a newline) in place of standard error; for tests. */
 typedef void (*rs_log_sink)(enum rs_log_level level, const char *line, void *user_data);
 
@@ -35,8 +40,8 @@ void rs_log(enum rs_log_level level, const char *module, const char *format, ...
 
 /*
  * Logs a failed call once: what was called, with its arguments, why it failed, and what is the
- * likely cause. error: errno value. cause: in words, or NULL for the cause that this errno usually
- * has in verbs. Returns the status for error, never RS_OK.
+ * likely cause. error: errno value. cause: in words, "" for none, or NULL for the one that this
+ * errno usually has in verbs. Returns the status for error, never RS_OK.
  */
 enum rs_status rs_log_failed_call(const char *module, int error, const char *cause,
 				  const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -46,6 +51,8 @@ enum rs_status rs_log_failed_call(const char *module, int error, const char *cau
 #define LOG_INFO(...)    rs_log(RS_LOG_INFO, LOG_MODULE, __VA_ARGS__)
 #define LOG_DEBUG(...)   rs_log(RS_LOG_DEBUG, LOG_MODULE, __VA_ARGS__)
 
+/* A verbs call, and any other. */
 #define LOG_FAILED_CALL(error, cause, ...) rs_log_failed_call(LOG_MODULE, error, cause, __VA_ARGS__)
+#define LOG_FAILED_SYSTEM_CALL(error, ...) rs_log_failed_call(LOG_MODULE, error, "", __VA_ARGS__)
 
 #endif

@@ -278,25 +278,26 @@ static void build_getopt_tables(struct option *long_options, char *letters)
 	for (size_t i = 0; i < ENTRY_COUNT; i++) {
 		int has_value = entries[i].value_name ? required_argument : no_argument;
 
-		*long_options++ = (struct option){ entries[i].long_name, has_value, NULL, (int)i };
+		*long_options++ =
+			(struct option){ entries[i].long_name, has_value, NULL, (int)i + 1 };
 		if (entries[i].short_name && entries[i].short_name[1] == '\0') {
 			*letters++ = entries[i].short_name[0];
 			if (has_value)
 				*letters++ = ':';
 		} else if (entries[i].short_name) {
-			*long_options++ =
-				(struct option){ entries[i].short_name, has_value, NULL, (int)i };
+			*long_options++ = (struct option){ entries[i].short_name, has_value, NULL,
+							   (int)i + 1 };
 		}
 	}
 	*letters = '\0';
 	*long_options = (struct option){ NULL, 0, NULL, 0 };
 }
 
-/* getopt gives an index into entries for long names, a letter for short ones. */
+/* getopt gives an entry's number, from 1, for long names, and a letter for short ones. */
 static const struct option_entry *find_entry(int found)
 {
-	if (found >= 0 && (size_t)found < ENTRY_COUNT)
-		return &entries[found];
+	if (found >= 1 && (size_t)found <= ENTRY_COUNT)
+		return &entries[found - 1];
 	for (size_t i = 0; i < ENTRY_COUNT; i++)
 		if (entries[i].short_name && entries[i].short_name[0] == found &&
 		    entries[i].short_name[1] == '\0')
@@ -358,7 +359,10 @@ static bool refuse_option(int found, char **argv, int index)
 
 	if (found == ':' && entry)
 		return refuse("--%s: a value is missing (%s)", entry->long_name, entry->value_name);
-	return refuse("unknown option \"%s\"; --help lists those there are", argv[index]);
+	if (entry && optopt <= (int)ENTRY_COUNT)
+		return refuse("--%s takes no value", entry->long_name);
+	return refuse("unknown or ambiguous option \"%s\"; --help lists those there are",
+		      argv[index]);
 }
 
 static bool parse_option(const struct program *program, const struct option_entry *entry,

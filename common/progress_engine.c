@@ -40,7 +40,7 @@ enum rs_status rs_pe_create(struct rs_pe **pe)
 	created->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (created->epoll_fd < 0) {
 		free(created);
-		return LOG_FAILED_CALL(errno, NULL, "epoll_create1()");
+		return LOG_FAILED_SYSTEM_CALL(errno, "epoll_create1()");
 	}
 	*pe = created;
 	return RS_OK;
@@ -112,7 +112,7 @@ enum rs_status rs_pe_watch(struct rs_pe *pe, int fd, rs_pe_readable_cb on_readab
 		 */
 		if (errno == EPERM)
 			return RS_ERR_NOT_SUPPORTED;
-		return LOG_FAILED_CALL(errno, NULL, "epoll_ctl(EPOLL_CTL_ADD, descriptor %d)", fd);
+		return LOG_FAILED_SYSTEM_CALL(errno, "epoll_ctl(EPOLL_CTL_ADD, descriptor %d)", fd);
 	}
 	*watch = (struct watch){ fd, on_readable, user_data, pe->watches };
 	pe->watches = watch;
@@ -219,7 +219,7 @@ static enum rs_status sleep_and_handle(struct rs_pe *pe, int timeout)
 	else if (errno == EINTR)
 		status = RS_ERR_INTERRUPTED;
 	else
-		status = LOG_FAILED_CALL(errno, NULL, "epoll_wait()");
+		status = LOG_FAILED_SYSTEM_CALL(errno, "epoll_wait()");
 	if (progress_contexts(pe) > 0)
 		status = RS_OK;
 	pe->in_callbacks = false;

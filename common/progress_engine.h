@@ -7,6 +7,8 @@
  *   sleeping           while (…) rs_pe_wait(pe, timeout);
  *   an outer loop      wait until rs_pe_fd(pe) is readable, then: rs_pe_clear_notification(pe);
  *                      do { while (rs_pe_progress(pe)); } while (rs_pe_request_notification(pe));
+ *                      and this once as well after a call from outside the callbacks that has work
+ *                      for the engine (rs_ctx_start, rs_ctx_stop, rs_rdma_connect): it gives no signal
  */
 #ifndef RS_PROGRESS_ENGINE_H
 #define RS_PROGRESS_ENGINE_H

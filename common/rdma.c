@@ -73,10 +73,9 @@ enum rs_status rs_rdma_set_transport(struct rs_rdma *rdma, enum rs_transport tra
 		return RS_ERR_BAD_STATE;
 	if (transport == RS_TRANSPORT_RC)
 		return RS_OK;
-	LOG_ERROR("device %s offers no DC transport (it is an extension of some NVIDIA devices, "
-		  "not part "
-		  "of verbs): use RC",
-		  rs_device_info(rdma->device)->name);
+	LOG_ERROR(
+		"device %s offers no DC transport (it is an extension of some NVIDIA devices, not part of verbs): use RC",
+		rs_device_info(rdma->device)->name);
 	return RS_ERR_NOT_SUPPORTED;
 }
 
@@ -153,8 +152,7 @@ static void log_silent_peer(const struct rs_rdma *rdma, const struct rs_task *ta
 	char gid[RS_GID_TEXT_SIZE];
 
 	LOG_ERROR(
-		"%s failed: %s, tried for %.1f s: QPN 0x%06x at %s. Is that program still running, "
-		"and has it connected? Its descriptor is %lld s old",
+		"%s failed: %s, tried for %.1f s: QPN 0x%06x at %s. Is that program still running, and is it this one that it has connected to? Its descriptor is %lld s old",
 		rs_op_name(task->op), rs_status_text(RS_ERR_RETRY_EXCEEDED), seconds,
 		(unsigned)peer->connection.qpn, rs_gid_text(&peer->connection.gid, gid),
 		(long long)(age > 0 ? age : 0)); /* the clocks of two hosts may differ */
@@ -192,7 +190,9 @@ static RS_SLOW_PATH void fail_task(struct rs_rdma *rdma, struct rs_task *task,
 
 	if (status != RS_ERR_FLUSHED) {
 		log_failed_task(rdma, task, wc);
-		/* The device has moved the queue pair to error: a connection does not outlive it. */
+		/*
+		 * The device has moved the queue pair to error: a connection does not outlive it.
+		 */
 		if (task->connection)
 			rs_connection_fail(task->connection, status);
 	}
@@ -281,28 +281,33 @@ static void on_completion_event(int fd, void *user_data)
 	}
 }
 
+static void handle_qp_event(struct rs_connection *connection, enum ibv_event_type type)
+{
+	/* A completion that says what happened may have come before: it tells more. */
+	while (rdma_progress(&connection->rdma->ctx) > 0)
+		;
+	if (connection->state != RS_CONNECTION_CONNECTED)
+		return;
+	LOG_ERROR("connection %u has failed: %s%s", connection->id, ibv_event_type_str(type),
+		  type == IBV_EVENT_QP_LAST_WQE_REACHED
+			  ? ""
+			  : ": a request of the peer was refused, or broke the protocol");
+	rs_connection_fail(connection, type == IBV_EVENT_QP_ACCESS_ERR ? RS_ERR_LOCAL_PROTECTION
+								       : RS_ERR_DISCONNECTED);
+}
+
 /* The event may be another instance's on the same device: whose it is, its element says. */
 static void handle_async_event(struct rs_rdma *reader, const struct ibv_async_event *event)
 {
 	const char *name = ibv_event_type_str(event->event_type);
 	struct rs_rdma *rdma;
-	struct rs_connection *connection;
 
 	switch (event->event_type) {
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_QP_LAST_WQE_REACHED: /* comes when a queue pair with a shared queue breaks */
-		connection = event->element.qp->qp_context;
-		if (connection->state != RS_CONNECTION_CONNECTED)
-			return;
-		LOG_ERROR("connection %u has failed: %s: the peer's request was refused, or broke "
-			  "the "
-			  "protocol",
-			  connection->id, name);
-		rs_connection_fail(connection, event->event_type == IBV_EVENT_QP_ACCESS_ERR
-						       ? RS_ERR_LOCAL_PROTECTION
-						       : RS_ERR_DISCONNECTED);
+		handle_qp_event(event->element.qp->qp_context, event->event_type);
 		return;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
@@ -364,6 +369,8 @@ static enum rs_status check_configuration(const struct rs_rdma *rdma)
 	if (status == RS_OK)
 		status = check_count("receive tasks", rdma->pools[RS_OP_RECEIVE].count,
 				     limits->max_srq_wr);
+	if (status == RS_OK && rdma->pools[RS_OP_RECEIVE].count > 0)
+		status = check_count("pieces per receive", rdma->max_chain, limits->max_srq_sge);
 	if (status == RS_OK)
 		status = check_count("tasks", all_tasks(rdma), limits->max_cqe);
 	return status;
@@ -412,7 +419,7 @@ static enum rs_status set_nonblocking(int fd)
 	int flags = fcntl(fd, F_GETFL);
 
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return LOG_FAILED_CALL(errno, NULL, "fcntl(O_NONBLOCK)");
+		return LOG_FAILED_SYSTEM_CALL(errno, "fcntl(O_NONBLOCK)");
 	return RS_OK;
 }
 
@@ -424,7 +431,7 @@ static enum rs_status watch_events(struct rs_rdma *rdma)
 	/* A duplicate, since instances that share the device each watch it. */
 	rdma->async_fd = fcntl(rs_device_verbs(rdma->device)->async_fd, F_DUPFD_CLOEXEC, 0);
 	if (rdma->async_fd < 0)
-		return LOG_FAILED_CALL(errno, NULL, "fcntl(F_DUPFD_CLOEXEC)");
+		return LOG_FAILED_SYSTEM_CALL(errno, "fcntl(F_DUPFD_CLOEXEC)");
 	status = set_nonblocking(rdma->async_fd);
 	if (status == RS_OK)
 		status = set_nonblocking(rdma->channel->fd);
@@ -541,7 +548,7 @@ static void flush_tasks(struct rs_rdma *rdma)
  * So, when the sends are back: no more queue pairs, so nothing can take a receive; then whatever
  * they did take, from the completion queue; then the rest by hand.
  */
-static bool rdma_is_drained(struct rs_ctx *ctx)
+static bool rdma_drain(struct rs_ctx *ctx)
 {
 	struct rs_rdma *rdma = rdma_of(ctx);
 
@@ -572,7 +579,7 @@ static const struct rs_ctx_ops rdma_ctx_ops = {
 	.start = rdma_start,
 	.is_ready = rdma_is_ready,
 	.stop = rdma_stop,
-	.is_drained = rdma_is_drained,
+	.drain = rdma_drain,
 	.release = rdma_release,
 	.progress = rdma_progress,
 	.request_notification = rdma_request_notification,

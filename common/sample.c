@@ -3,6 +3,7 @@
 #include "sample.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,9 @@
 #include "log.h"
 #include "text.h"
 #include "version.h"
+
+/* After the signal that stops a sample, how much later one more ends it at once. */
+#define IMPATIENCE_MS 1000
 
 /* ---- The first error ---- */
 
@@ -63,7 +67,19 @@ static void catch_signals(struct sample *sample)
 	sigprocmask(SIG_BLOCK, &signals, &sample->signals_before);
 	sample->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (sample->signal_fd < 0)
-		sample_record(sample, LOG_FAILED_CALL(errno, NULL, "signalfd()"));
+		sample_record(sample, LOG_FAILED_SYSTEM_CALL(errno, "signalfd()"));
+}
+
+/*
+ * One more signal, from a user for whom stopping takes too long, ends the program as it would any
+ * other. But several may come at once: a terminal that closes, or timeout(1), sends two.
+ */
+static void give_up_if_slow(struct sample *sample, int number)
+{
+	if (rs_clock_ms() - sample->signal_time < IMPATIENCE_MS)
+		return;
+	sigprocmask(SIG_SETMASK, &sample->signals_before, NULL);
+	raise(number);
 }
 
 static void on_signal(int fd, void *sample_data)
@@ -73,20 +89,38 @@ static void on_signal(int fd, void *sample_data)
 
 	if (read(fd, &info, sizeof(info)) != sizeof(info))
 		return;
+	if (sample->signal) {
+		give_up_if_slow(sample, (int)info.ssi_signo);
+		return;
+	}
 	sample->signal = (int)info.ssi_signo;
+	sample->signal_time = rs_clock_ms();
 	LOG_INFO("stopping: %s", strsignal(sample->signal));
 	sample_record(sample, RS_ERR_INTERRUPTED);
-	/* Should stopping take too long for the user, the next signal ends the program at once. */
-	sigprocmask(SIG_SETMASK, &sample->signals_before, NULL);
 }
 
 /* ---- Set-up ---- */
 
+/*
+ * Where one is closed, the next file opened would take its place and get our output, or give us
+ * input.
+ */
+static void occupy_standard_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 void sample_begin(struct sample *sample, const struct options *options)
 {
 	*sample = (struct sample){ .options = options, .signal_fd = -1 };
-	/* Before any descriptor is opened: one could take the place of a closed standard input. */
 	rs_input_open(&sample->input, STDIN_FILENO);
+	occupy_standard_descriptors();
 	catch_signals(sample);
 	if (sample_has_failed(sample))
 		return;
@@ -100,8 +134,10 @@ void sample_open_device(struct sample *sample, uint32_t ops)
 	if (sample_has_failed(sample))
 		return;
 	sample_record(sample, rs_device_open(sample->options->device, ops, &sample->device));
-	if (!sample_has_failed(sample))
-		LOG_INFO("device %s", rs_device_info(sample->device)->name);
+	if (sample_has_failed(sample))
+		return;
+	strcpy(sample->device_name, rs_device_info(sample->device)->name);
+	LOG_INFO("device %s", sample->device_name);
 }
 
 void sample_create_mmap(struct sample *sample, size_t length, uint32_t access)
@@ -170,8 +206,8 @@ void sample_start(struct sample *sample, rs_ctx_state_changed_cb state_changed, 
 	if (sample_has_failed(sample))
 		return;
 	ctx = rs_rdma_as_ctx(sample->rdma);
-	rs_ctx_set_user_data(ctx, sample);
 	status = rs_ctx_set_state_changed_cb(ctx, state_changed);
+	rs_ctx_set_user_data(ctx, sample);
 	if (status == RS_OK)
 		status = rs_buf_inventory_create(bufs, &sample->inventory);
 	if (status == RS_OK)
@@ -189,6 +225,7 @@ void sample_log_state(struct sample *sample, enum rs_ctx_state from, enum rs_ctx
 {
 	LOG_INFO("%s -> %s", rs_ctx_state_name(from), rs_ctx_state_name(to));
 	sample->deadline = 0;
+	sample->awaited = "";
 	if (to == RS_CTX_RUNNING && sample->options->timeout > 0)
 		sample->deadline = rs_clock_ms() + (int64_t)sample->options->timeout * 1000;
 }
@@ -207,8 +244,8 @@ static void check_deadline(struct sample *sample)
 {
 	if (time_left(sample) != 0)
 		return;
-	LOG_ERROR("waited %u s in vain for %s", sample->options->timeout,
-		  sample->options->program->peer);
+	LOG_ERROR("waited %u s in vain for %s%s", sample->options->timeout,
+		  sample->options->program->peer, sample->awaited);
 	sample->deadline = 0;
 	sample_record(sample, RS_ERR_TIMED_OUT);
 }
@@ -299,49 +336,56 @@ void sample_import_mmap(struct sample *sample)
 
 /* ---- Waiting for the user ---- */
 
-static bool user_has_answered(struct rs_input *input)
+static const char *how_to_answer(const struct rs_input *input, bool is_watched)
 {
-	char line[RS_INPUT_LINE_SIZE + 1];
+	if (!is_watched)
+		return "end this program with Ctrl-C or SIGTERM";
+	return input->kind == RS_INPUT_TERMINAL ? "press Enter"
+						: "close standard input, or write a line to it,";
+}
 
-	if (rs_input_take_line(input, line))
-		return true;
-	return !rs_input_is_open(input) &&
-	       (input->kind == RS_INPUT_TERMINAL || input->kind == RS_INPUT_STREAM);
+static void ask_user(const struct sample *sample, bool is_watched)
+{
+	LOG_INFO("%s when %s has finished", how_to_answer(&sample->input, is_watched),
+		 sample->options->program->peer);
 }
 
 static void on_input(int fd, void *sample_data)
 {
 	struct sample *sample = sample_data;
+	struct rs_input *input = &sample->input;
+	char line[RS_INPUT_LINE_SIZE + 1];
 
-	rs_input_fill(&sample->input);
-	if (!user_has_answered(&sample->input))
+	rs_input_fill(input);
+	if (rs_input_is_open(input) && !rs_input_take_line(input, line))
 		return;
 	rs_pe_unwatch(sample->pe, fd);
-	rs_ctx_stop(sample->ctx);
+	if (input->kind == RS_INPUT_TERMINAL || input->kind == RS_INPUT_STREAM)
+		rs_ctx_stop(sample->ctx);
+	else
+		ask_user(sample, false);
 }
 
 void sample_wait_for_user(struct sample *sample)
 {
 	struct rs_input *input = &sample->input;
+	char line[RS_INPUT_LINE_SIZE + 1];
 	enum rs_status status = RS_ERR_NOT_SUPPORTED;
 
 	if (sample_has_failed(sample))
 		return;
+	sample->awaited = ": nobody said that it has finished";
 	rs_input_forget_typed(input);
-	if (user_has_answered(input)) {
+	if (rs_input_take_line(input, line)) {
 		rs_ctx_stop(sample->ctx);
 		return;
 	}
+	/* An end that came before the question is no answer to it. */
 	if (rs_input_is_open(input))
 		status = rs_pe_watch(sample->pe, input->fd, on_input, sample);
-	if (is_error(status) && status != RS_ERR_NOT_SUPPORTED)
+	if (status != RS_ERR_NOT_SUPPORTED)
 		sample_record(sample, status);
-	LOG_INFO("%s when %s has finished",
-		 status != RS_OK ? "end this program with Ctrl-C or SIGTERM"
-		 : input->kind == RS_INPUT_TERMINAL
-			 ? "press Enter"
-			 : "close standard input (or write a line to it)",
-		 sample->options->program->peer);
+	ask_user(sample, status == RS_OK);
 }
 
 /* ---- Tasks and their buffers ---- */
@@ -380,6 +424,16 @@ struct rs_buf *sample_local_room(struct sample *sample)
 
 struct rs_buf *sample_remote_data(struct sample *sample)
 {
+	uint64_t address;
+	size_t length;
+
+	if (!sample_has_failed(sample) &&
+	    rs_mmap_get_memrange(sample->remote_mmap, &address, &length) == RS_OK &&
+	    length > SAMPLE_MEMORY_SIZE) {
+		LOG_ERROR("the memory of %s has %zu bytes, but only %d fit here",
+			  sample->options->program->peer, length, SAMPLE_MEMORY_SIZE);
+		sample_record(sample, RS_ERR_TOO_BIG);
+	}
 	return take_buf(sample, sample->remote_mmap, SIZE_MAX, rs_buf_get_by_data);
 }
 
@@ -398,7 +452,7 @@ static void free_task(struct rs_task *task, struct rs_buf *source, struct rs_buf
 void sample_submit(struct sample *sample, enum rs_status allocated, struct rs_task *task,
 		   struct rs_buf *source, struct rs_buf *destination)
 {
-	enum rs_status status = allocated;
+	enum rs_status status = sample_has_failed(sample) ? sample->first_error : allocated;
 
 	if (status == RS_OK)
 		status = rs_task_submit(task);
@@ -410,6 +464,14 @@ void sample_submit(struct sample *sample, enum rs_status allocated, struct rs_ta
 		LOG_ERROR("the task cannot be submitted: %s", rs_status_text(status));
 	sample_record(sample, status);
 	free_task(allocated == RS_OK ? task : NULL, source, destination);
+}
+
+/* The C library forgets a failure once it has reported it. */
+static void flush_output(struct sample *sample)
+{
+	if (fflush(stdout) != 0 || ferror(stdout))
+		sample_record(sample, LOG_FAILED_SYSTEM_CALL(errno, "printing the result"));
+	clearerr(stdout);
 }
 
 void sample_print_received(struct sample *sample, const char *label, const struct rs_buf *buf)
@@ -434,7 +496,7 @@ void sample_print_received(struct sample *sample, const char *label, const struc
 	if (sample->options->json)
 		return;
 	printf("%s: %s\n", label, printable);
-	fflush(stdout); /* at once, also through a pipe; sample_end reports what fails */
+	flush_output(sample); /* at once, also through a pipe */
 }
 
 void sample_finish_task(struct sample *sample, struct rs_task *task)
@@ -466,13 +528,13 @@ static void print_json(struct sample *sample)
 	json_t *object =
 		json_pack("{s:s, s:s, s:s?, s:s, s:s, s:i, s:s?}", "program",
 			  sample->options->program->name, "version", RS_VERSION, "device",
-			  sample->device ? rs_device_info(sample->device)->name : NULL, "status",
+			  sample->device_name[0] ? sample->device_name : NULL, "status",
 			  rs_status_name(sample->first_error), "message",
 			  rs_status_text(sample->first_error), "exit_status", exit_status(sample),
 			  "text", sample->has_result ? sample->result : NULL);
 
 	if (!object || json_dumpf(object, stdout, JSON_COMPACT) < 0 || printf("\n") < 0)
-		sample_record(sample, RS_ERR_IO);
+		sample_record(sample, LOG_FAILED_SYSTEM_CALL(errno, "printing the result"));
 	json_decref(object);
 }
 
@@ -493,6 +555,19 @@ static void free_all(struct sample *sample)
 	check(sample, "memory map", rs_mmap_destroy(sample->mmap));
 	check(sample, "progress engine", rs_pe_destroy(sample->pe));
 	rs_exchange_destroy(sample->exchange);
+	check(sample, "device", rs_device_close(sample->device));
+}
+
+/*
+ * Each error was logged where it was met; those of this program's own making have their line here.
+ */
+static void log_end(const struct sample *sample)
+{
+	if (!sample_has_failed(sample) || sample->signal)
+		return;
+	rs_log(rs_log_error_count() == 0 ? RS_LOG_ERROR : RS_LOG_INFO, LOG_MODULE,
+	       "ended with %s: %s", rs_status_name(sample->first_error),
+	       rs_status_text(sample->first_error));
 }
 
 int sample_end(struct sample *sample)
@@ -500,11 +575,8 @@ int sample_end(struct sample *sample)
 	free_all(sample);
 	if (sample->options->json)
 		print_json(sample);
-	check(sample, "device", rs_device_close(sample->device));
-	if (fflush(stdout) != 0)
-		sample_record(sample, LOG_FAILED_CALL(errno, NULL, "printing the result"));
-	if (sample_has_failed(sample) && !sample->signal)
-		LOG_INFO("ended with %s", rs_status_name(sample->first_error));
+	flush_output(sample);
+	log_end(sample);
 	if (sample->signal_fd >= 0)
 		close(sample->signal_fd);
 	sigprocmask(SIG_SETMASK, &sample->signals_before, NULL);

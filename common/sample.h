@@ -48,9 +48,12 @@ struct sample {
 
 	sigset_t signals_before;
 	int signal_fd;
-	int signal;       /* the one that asked the program to end, or 0 */
-	int64_t deadline; /* of the wait for the peer, milliseconds; 0: none */
+	int signal;          /* the one that asked the program to end, or 0 */
+	int64_t signal_time; /* when that came, milliseconds */
+	int64_t deadline;    /* of the wait for the peer, milliseconds; 0: none */
+	const char *awaited; /* how that wait is described, after the peer's name */
 
+	char device_name[IBV_SYSFS_NAME_MAX]; /* "": none was opened */
 	bool has_result;
 	char result[SAMPLE_MEMORY_SIZE]; /* the text for --json */
 	char memory[SAMPLE_MEMORY_SIZE];

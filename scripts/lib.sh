@@ -59,12 +59,16 @@ install_packages()
 		apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-# Builds in the folder $1, which is set up with the other arguments if it is new.
+# Builds in the folder $1, set up with the other arguments.
 build_in()
 {
 	local folder=$1
 	shift
 
-	[ -f "$folder/build.ninja" ] || quietly meson setup "$folder" "$@"
+	if [ ! -f "$folder/build.ninja" ]; then
+		quietly meson setup "$folder" "$@"
+	elif [ $# -gt 0 ]; then
+		quietly meson configure "$folder" "$@"
+	fi
 	quietly ninja -C "$folder"
 }

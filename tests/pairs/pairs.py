@@ -44,16 +44,16 @@ class Peer:
         self.process = subprocess.Popen(
             command,
             stdin=child_stdin,
-            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=test.environment,
-            **popen,
+            **{"stdout": subprocess.PIPE, **popen},
         )
         if stdin == "terminal":
             os.close(child_stdin)
         self.readers = [
             threading.Thread(target=self._read, args=(stream, key), daemon=True)
             for stream, key in ((self.process.stdout, "out"), (self.process.stderr, "err"))
+            if stream
         ]
         for reader in self.readers:
             reader.start()

@@ -216,9 +216,11 @@ class ReadPair(PairTest):
         self.assert_no_files()
 
     def test_timeout_of_the_responder_that_nobody_ends(self):
+        requester = self.start_requester()
+        requester.wait_for("waiting for")
         responder = self.start_responder("--timeout", "2", stdin="null")
-        self.start_requester().finish(0)
-        self.assert_one_error(responder, "waited 2 s in vain", 1)
+        requester.finish(0)
+        self.assert_one_error(responder, "nobody said that it has finished", 1)
 
     def test_files_of_a_killed_run_are_ignored(self):
         killed = self.start_responder("-r", "old")
@@ -316,6 +318,42 @@ class ReadPair(PairTest):
         requester.finish(0)
         responder.close_stdin()
         responder.finish(0)
+
+    def test_an_end_of_input_before_running_is_no_answer(self):
+        for stdin in ("pipe", "terminal"):
+            with self.subTest(stdin=stdin):
+                responder = self.start_responder(stdin=stdin)
+                responder.wait_for("waiting for")
+                if stdin == "pipe":
+                    responder.close_stdin()
+                else:
+                    responder.write("\x04")
+                requester = self.start_requester()
+                requester.finish(0)
+                if stdin == "pipe":
+                    responder.wait_for("end this program with Ctrl-C or SIGTERM when")
+                    responder.signal(signal.SIGTERM)
+                    responder.finish(128 + signal.SIGTERM)
+                else:
+                    responder.wait_for("press Enter when")
+                    responder.write("\x04")
+                    responder.finish(0)
+
+    def test_result_that_cannot_be_printed_is_a_failure(self):
+        responder = self.start_responder()
+        responder.wait_for("waiting for")
+        with open("/dev/full", "wb") as full:
+            # Line by line, the descriptor would fail already.
+            requester = self.start_requester("--json", stdout=full)
+            requester.finish(1)
+        self.assertTrue(requester.said("printing the result failed: No space left"))
+
+    def test_closed_standard_descriptors(self):
+        command = os.path.join(pairs.BUILD, REQUESTER, REQUESTER)
+        responder = self.start_responder()
+        responder.wait_for("waiting for")
+        shell = self.start("/bin/sh", "-c", '"$1" <&- >&- 2>&-', "sh", command)
+        shell.finish(0)
 
     def test_json_of_a_failure(self):
         requester = self.start_requester("--json", "-d", "nix")

@@ -274,6 +274,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 		.max_qp_wr = 1024,
 		.max_srq_wr = 1024,
 		.max_cqe = 4096,
+		.max_srq_sge = device->max_sge,
 		.max_sge = device->max_sge,
 		.max_srq = device->max_srq,
 		.max_qp_rd_atom = 128,

@@ -1,10 +1,13 @@
 #include "support.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "input.h"
@@ -232,20 +235,84 @@ static void test_a_closed_descriptor_is_no_input(void **state)
 	assert_false(rs_input_take_line(&input, line));
 }
 
-/* It is a terminal, but not the one that this process is in the foreground of. */
-static void test_the_terminal_of_a_background_job_is_no_input(void **state)
+/* A new pseudo-terminal; *master and the returned end are for the caller to close. */
+static int open_terminal(int *master)
+{
+	int terminal;
+
+	*master = posix_openpt(O_RDWR | O_NOCTTY);
+	if (*master < 0 || grantpt(*master) < 0 || unlockpt(*master) < 0)
+		skip();
+	terminal = open(ptsname(*master), O_RDWR | O_NOCTTY);
+	assert_true(terminal >= 0);
+	return terminal;
+}
+
+/* Such as a serial console: there is no job control on it. */
+static void test_a_terminal_that_is_not_the_session_s_is_read(void **state)
 {
 	struct rs_input input;
-	int master = posix_openpt(O_RDWR | O_NOCTTY), terminal;
+	int master, terminal = open_terminal(&master);
 
 	(void)state;
-	if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0)
-		skip();
-	terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
-	assert_true(terminal >= 0);
 	rs_input_open(&input, terminal);
-	assert_int_equal(input.kind, RS_INPUT_NONE);
-	assert_false(rs_input_is_open(&input));
+	assert_int_equal(input.kind, RS_INPUT_TERMINAL);
+	close(terminal);
+	close(master);
+}
+
+enum { WENT_WELL, CANNOT_TRY, IS_INPUT, IS_READ };
+
+/* In a background group of the terminal's session: 'x' was typed. */
+static int look_from_background(int terminal, struct rs_input *opened_before)
+{
+	struct rs_input input;
+
+	if (setpgid(0, 0) < 0 || signal(SIGTTIN, SIG_IGN) == SIG_ERR)
+		return CANNOT_TRY;
+	rs_input_open(&input, terminal);
+	if (input.kind != RS_INPUT_NONE || rs_input_is_open(&input))
+		return IS_INPUT;
+	/* And what was in the foreground when it was opened stays quiet as well. */
+	rs_input_fill(opened_before);
+	return opened_before->used > 0 || rs_input_is_open(opened_before) ? IS_READ : WENT_WELL;
+}
+
+static int exit_status_of(pid_t child)
+{
+	int status;
+
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		return CANNOT_TRY;
+	return WEXITSTATUS(status);
+}
+
+/* A session on the terminal, in its foreground, that starts a background job. */
+static int run_session(int terminal)
+{
+	struct rs_input input;
+	pid_t job;
+
+	if (setsid() < 0 || ioctl(terminal, TIOCSCTTY, 0) < 0)
+		return CANNOT_TRY;
+	rs_input_open(&input, terminal);
+	if (input.kind != RS_INPUT_TERMINAL)
+		return CANNOT_TRY;
+	job = fork();
+	if (job == 0)
+		_exit(look_from_background(terminal, &input));
+	return exit_status_of(job);
+}
+
+static void test_the_terminal_of_a_background_job_is_no_input(void **state)
+{
+	int master, terminal = open_terminal(&master);
+	pid_t session = fork();
+
+	(void)state;
+	if (session == 0)
+		_exit(run_session(terminal));
+	assert_int_equal(exit_status_of(session), WENT_WELL);
 	close(terminal);
 	close(master);
 }
@@ -280,6 +347,8 @@ int main(void)
 		input_test(test_a_file_can_hold_lines),
 		input_test(test_a_socket_is_a_stream),
 		input_test(test_a_closed_descriptor_is_no_input),
+		input_test(test_a_terminal_that_is_not_the_session_s_is_read),
+		input_test(test_a_terminal_that_is_not_the_session_s_is_read),
 		input_test(test_the_terminal_of_a_background_job_is_no_input),
 		input_test(test_only_what_a_person_typed_is_forgotten),
 	};

@@ -279,15 +279,19 @@ static void test_a_text_has_at_most_255_bytes_whatever_its_characters(void **sta
 static void test_unknown_options_are_named(void **state)
 {
 	(void)state;
-	assert_usage_error(&sender, "unknown option \"--speed\"; --help lists those there are",
+	assert_usage_error(&sender,
+			   "unknown or ambiguous option \"--speed\"; --help lists those there are",
 			   "--speed");
-	assert_usage_error(&sender, "unknown option \"-x\"; --help lists those there are", "-d",
+	assert_usage_error(&sender,
+			   "unknown or ambiguous option \"-x\"; --help lists those there are", "-d",
 			   "a", "-x");
-	assert_usage_error(&sender, "unknown option \"-xy\"; --help lists those there are", "-xy");
-	assert_usage_error(&sender, "unknown option \"--json=1\"; --help lists those there are",
-			   "--json=1");
-	assert_usage_error(&sender, "unknown option \"--l\"; --help lists those there are", "--l",
-			   "a");
+	assert_usage_error(&sender,
+			   "unknown or ambiguous option \"-xy\"; --help lists those there are",
+			   "-xy");
+	assert_usage_error(&sender, "--json takes no value", "--json=1");
+	assert_usage_error(&sender,
+			   "unknown or ambiguous option \"--l\"; --help lists those there are",
+			   "--l", "a");
 }
 
 static void test_options_of_other_programs_are_refused_by_name(void **state)

@@ -242,8 +242,7 @@ static enum rs_status check_peer(const struct rs_connection *connection,
 	}
 	if (peer->connection.gid_type != rdma->gid.gid_type) {
 		LOG_ERROR(
-			"different GID types, here %s, at the peer %s: compare --gid-index on both "
-			"sides",
+			"different GID types, here %s, at the peer %s: compare --gid-index on both sides",
 			rs_gid_type_name(rdma->gid.gid_type),
 			rs_gid_type_name((uint32_t)peer->connection.gid_type));
 		return RS_ERR_NOT_SUPPORTED;
@@ -279,19 +278,15 @@ static enum rs_status move_to_rtr(struct rs_connection *connection,
 					  IBV_QP_MIN_RNR_TIMER);
 
 	if (error)
-		return LOG_FAILED_CALL(error,
-				       "different RoCE versions or unreachable address: compare "
-				       "--gid-index on both "
-				       "sides",
-				       "ibv_modify_qp(QPN 0x%06x to RTR, GID %s index %u %s, MTU "
-				       "%u; peer: QPN 0x%06x, "
-				       "GID %s %s, MTU %u)",
-				       connection->qpn, rs_gid_text(&rdma->gid.gid, here),
-				       rdma->gid.gid_index, rs_gid_type_name(rdma->gid.gid_type),
-				       mtu_bytes(port->active_mtu), attr.dest_qp_num,
-				       rs_gid_text(&peer->connection.gid, there),
-				       rs_gid_type_name((uint32_t)peer->connection.gid_type),
-				       (unsigned)peer->connection.mtu);
+		return LOG_FAILED_CALL(
+			error,
+			"different RoCE versions or unreachable address: compare --gid-index on both sides",
+			"ibv_modify_qp(QPN 0x%06x to RTR, GID %s index %u %s, MTU %u; peer: QPN 0x%06x, GID %s %s, MTU %u)",
+			connection->qpn, rs_gid_text(&rdma->gid.gid, here), rdma->gid.gid_index,
+			rs_gid_type_name(rdma->gid.gid_type), mtu_bytes(port->active_mtu),
+			attr.dest_qp_num, rs_gid_text(&peer->connection.gid, there),
+			rs_gid_type_name((uint32_t)peer->connection.gid_type),
+			(unsigned)peer->connection.mtu);
 	return RS_OK;
 }
 

@@ -141,8 +141,7 @@ static const char *find_fault(int fd, bool only_live, struct stat *found)
 	if (only_live && found->st_uid != geteuid())
 		return "it is another user's";
 	if (only_live && !is_locked(fd))
-		return "no running program holds it: it was left by an earlier run, or copied "
-		       "there";
+		return "no running program holds it: it was left by an earlier run, or copied there";
 	return NULL;
 }
 

@@ -222,8 +222,7 @@ static enum rs_status check_info(const struct rs_device_info *info, uint32_t ops
 	}
 	if (!info->active) {
 		LOG_ERROR(
-			"device %s has no active port: is its network interface up (ip link), the "
-			"cable plugged in?",
+			"device %s has no active port: is its network interface up (ip link), the cable plugged in?",
 			info->name);
 		return RS_ERR_NOT_FOUND;
 	}
@@ -428,9 +427,9 @@ static enum rs_status no_such_gid(const struct rs_device *device, int index,
 		append(list, sizeof(list), "%s%u (%s %s)", i > 0 ? ", " : "", entries[i].gid_index,
 		       rs_gid_type_name(entries[i].gid_type), rs_gid_text(&entries[i].gid, text));
 	if (count == 0)
-		LOG_ERROR("port %u of device %s has no GID: does its network interface have an "
-			  "address (ip addr)?",
-			  device->info.port, device->info.name);
+		LOG_ERROR(
+			"port %u of device %s has no GID: does its network interface have an address (ip addr)?",
+			device->info.port, device->info.name);
 	else
 		LOG_ERROR("GID index %d of device %s %s; there is: %s", index, device->info.name,
 			  outside ? "is out of range" : "is empty", list);

@@ -341,13 +341,11 @@ static bool check_paths_differ(const struct options *options)
 
 	if (strcmp(local, remote) == 0)
 		return refuse(
-			"--local-descriptor-path and --remote-descriptor-path are the same file, "
-			"%s: this side writes the one, the peer the other",
+			"--local-descriptor-path and --remote-descriptor-path are the same file, %s: this side writes the one, the peer the other",
 			local);
 	if (resource[0] && (strcmp(resource, local) == 0 || strcmp(resource, remote) == 0))
 		return refuse(
-			"--remote-resource-descriptor-path is the file of a connection descriptor, "
-			"%s: it needs one of its own",
+			"--remote-resource-descriptor-path is the file of a connection descriptor, %s: it needs one of its own",
 			resource);
 	return true;
 }

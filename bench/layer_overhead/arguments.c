@@ -32,8 +32,7 @@ static const char help[] =
 	"  -i, --iterations N           operations of a round, 1 to 1000000000, in place of its\n"
 	"                               length; rounded up to what fills the queue\n"
 	"  -o, --operation NAME         only ping-pong, send, write or read\n"
-	"  -s, --side NAME              only bare or layer: no comparison, for strace and the "
-	"like\n"
+	"  -s, --side NAME              only bare or layer: no comparison, for strace and the like\n"
 	"  -h, --help                   print this\n"
 	"\n"
 	"Exit status: 0 measured, whatever the result; 1 failure; 2 wrong usage.\n";

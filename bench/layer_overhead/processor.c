@@ -26,8 +26,8 @@ void processor_bind(unsigned index)
 	}
 	processor = find(&allowed, index);
 	if (processor == CPU_SETSIZE) {
-		LOG_WARNING("both processes share one processor: figures of ping-pong and send "
-			    "are the scheduler's");
+		LOG_WARNING(
+			"both processes share one processor: figures of ping-pong and send are the scheduler's");
 		return;
 	}
 	CPU_ZERO(&chosen);

@@ -154,15 +154,11 @@ void report_head(const struct layer *layer, const struct parameters *parameters,
 	printf("Device %s (%s), port %u, GID %u %s %s\n", info->name, kind_text(info->kind),
 	       info->port, gid.gid_index, rs_gid_text(&gid.gid, text),
 	       rs_gid_type_name(gid.gid_type));
-	printf("Both: RC, MTU %u, ACK timeout %u, retries %u, RNR retries %u, RNR timer %u, reads "
-	       "%u; "
-	       "places: %u sends, %u shared receives, %d completions\n",
+	printf("Both: RC, MTU %u, ACK timeout %u, retries %u, RNR retries %u, RNR timer %u, reads %u; places: %u sends, %u shared receives, %d completions\n",
 	       128U << qp->path_mtu, qp->timeout, qp->retry_cnt, qp->rnr_retry, qp->min_rnr_timer,
 	       qp->max_rd_atomic, parameters->init.cap.max_send_wr, parameters->srq.max_wr,
 	       parameters->cq_entries);
-	printf("Rounds: %u of each kind, in turn; figures are medians (min..max), the ratio is the "
-	       "median "
-	       "of the rounds' ratios\n",
+	printf("Rounds: %u of each kind, in turn; figures are medians (min..max), the ratio is the median of the rounds' ratios\n",
 	       arguments->rounds);
 	printf("Goal: layer / bare: rate >= %.2f with many in flight, latency <= %.2f with one\n\n",
 	       GOAL_RATE, GOAL_LATENCY);

@@ -238,6 +238,9 @@ b: no newline' "$(grep ^b "$scratch/out")"
 	ok 'nothing is left' nothing_is_left
 }
 
+# The first time, it says that it downloads the kernel: not in the middle of a check.
+"$here/prepare.sh" >/dev/null
+
 test_usage
 test_one
 test_no_rxe

@@ -19,11 +19,15 @@ in_guest()
 	tests/rxe_vm/run.sh --timeout 900 --env PYTHONDONTWRITEBYTECODE=1 --env "BUILD=$PWD/$build" "$@"
 }
 
-# The unit tests of a build folder; shows cmocka's closing lines.
-test_units()
+# Runs tests; shows their runners' closing lines, or everything if one fails.
+run_tests()
 {
-	quietly meson test -C "$1" --suite unit --print-errorlogs
-	grep -h '^\[  PASSED' "$1/meson-logs/testlog.txt"
+	local log
+
+	log=$(mktemp)
+	run_logged "$log" "$@"
+	grep -E '^\[  PASSED  \]|^[0-9]+ passed' "$log"
+	rm -f "$log"
 }
 
 check_style()
@@ -53,32 +57,35 @@ check_style
 
 step "plain build and unit tests"
 build_in build -Dwerror=true
-test_units build
+run_tests meson test -C build --suite unit --verbose
 
 step "build with address and undefined-behaviour sanitizers, and unit tests"
 build_in build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false
-test_units build-asan
+run_tests meson test -C build-asan --suite unit --verbose
 
 step "fuzzing the descriptor parser for $FUZZ_SECONDS s"
 CC=clang build_in build-fuzz -Dfuzz=true -Dtests=true -Dbench=false
 fuzz
 
 step "programs without a device"
-python3 tests/pairs/test_no_device.py
+run_tests python3 tests/pairs/test_no_device.py
 
 step "the virtual machine itself"
-tests/rxe_vm/selftest.sh
+run_tests tests/rxe_vm/selftest.sh
 
 step "the read pair on rxe in the virtual machine"
-in_guest build /usr/bin/python3 tests/pairs/test_read.py
+run_tests in_guest build /usr/bin/python3 tests/pairs/test_read.py
 
 step "the same with sanitizers"
-in_guest build-asan /usr/bin/python3 tests/pairs/test_read.py
+run_tests in_guest build-asan /usr/bin/python3 tests/pairs/test_read.py
 
 step "every operation of the layer on rxe, plain and with sanitizers"
-in_guest build sh -c 'build/tests/device/test_operations && build-asan/tests/device/test_operations'
+run_tests in_guest build sh -c 'build/tests/device/test_operations && build-asan/tests/device/test_operations'
+
+step "the benchmark runs"
+quietly in_guest build build/bench/layer_overhead/layer_overhead --rounds 2 --iterations 200
 
 step "the read pair between two virtual machines"
-/usr/bin/python3 tests/pairs/test_two_hosts.py
+run_tests python3 tests/pairs/test_two_hosts.py
 
 step "all tests passed"

@@ -18,16 +18,27 @@ fail()
 	exit 1
 }
 
+# Runs a command with its output in the file $1. If it fails, shows that and ends the script.
+run_logged()
+{
+	local log=$1 status=0
+	shift
+
+	"$@" >"$log" 2>&1 || status=$?
+	[ $status -ne 0 ] || return 0
+	cat "$log" >&2
+	rm -f "$log"
+	fail "this failed with status $status: $*"
+}
+
 # Runs a command; shows its output only if it fails, and then ends the script.
 quietly()
 {
-	local log status=0
+	local log
 
 	log=$(mktemp)
-	"$@" >"$log" 2>&1 || status=$?
-	[ $status -eq 0 ] || cat "$log" >&2
+	run_logged "$log" "$@"
 	rm -f "$log"
-	[ $status -eq 0 ] || fail "this failed with status $status: $*"
 }
 
 # Runs a command as root: as it is for root, through sudo for others.

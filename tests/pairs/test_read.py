@@ -290,6 +290,15 @@ class ReadPair(PairTest):
                     )
                     self.assert_no_files()
 
+    def test_several_signals_at_once_do_not_cut_the_end_short(self):
+        responder = self.start(RESPONDER)
+        responder.wait_for("waiting for")
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            responder.signal(number)
+        self.assertIn(responder.finish(), (129, 130, 143))
+        self.assertTrue(responder.said("Stopping -> Idle"))
+        self.assert_no_files()
+
     def test_signal_in_running(self):
         responder = self.start_responder(stdin="null")
         self.start_requester().finish(0)

@@ -358,6 +358,35 @@ static void test_a_connection_that_cannot_be_made_ready_again_has_failed(void **
 	assert_int_not_equal(rs_ctx_error(fixture->ctx), RS_OK);
 }
 
+/* Reading from it would wait for ever. */
+static void test_a_peer_that_serves_no_reads_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_connection *connection;
+	char line[RS_DESCRIPTOR_LINE_SIZE];
+	struct rs_descriptor peer;
+
+	assert_ok(rs_descriptor_read(peer_connection_line(0x123), RS_DESCRIPTOR_CONNECTION, &peer));
+	peer.connection.reads = 0;
+	rs_descriptor_format(&peer, line);
+	fixture_start(fixture);
+	connection = fixture_export(fixture);
+	assert_status(rs_rdma_connect(fixture->rdma, line, connection), RS_ERR_NOT_SUPPORTED);
+	assert_logged("the peer's device serves no reads and no atomics");
+	assert_ok(rs_rdma_connect(fixture->rdma, peer_connection_line(0x123), connection));
+}
+
+static void test_a_start_that_is_left_without_its_connection_ends(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_ok(rs_rdma_set_needed_connections(fixture->rdma, 1));
+	fixture_start(fixture);
+	assert_ok(rs_connection_disconnect(fixture_export(fixture)));
+	fixture_progress_until(fixture, RS_CTX_IDLE);
+	assert_status(rs_ctx_error(fixture->ctx), RS_ERR_DISCONNECTED);
+}
+
 static void test_states_have_names(void **state)
 {
 	(void)state;
@@ -392,6 +421,8 @@ int main(void)
 		connection_test(test_connections_keep_what_the_user_attaches),
 		connection_test(test_states_have_names),
 		connection_test(test_a_connection_that_cannot_be_made_ready_again_has_failed),
+		connection_test(test_a_peer_that_serves_no_reads_is_refused),
+		connection_test(test_a_start_that_is_left_without_its_connection_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

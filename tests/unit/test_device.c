@@ -231,6 +231,31 @@ static void test_a_device_that_does_not_open_is_left_out_of_the_list(void **stat
 	assert_logged("ibv_open_device(a0) failed: Permission denied");
 }
 
+static void test_devices_none_of_which_opens_are_told_from_none(void **state)
+{
+	struct rs_device *device;
+
+	(void)state;
+	fake_add_device("a0");
+	fake_fail_always(FAKE_OPEN_DEVICE, EACCES);
+	assert_status(rs_device_open(NULL, 0, &device), RS_ERR_NOT_FOUND);
+	assert_logged("no RDMA device of this machine can be opened: a0");
+}
+
+static void test_a_named_device_is_opened_and_no_other(void **state)
+{
+	struct rs_device *device;
+
+	(void)state;
+	fake_add_device("a0");
+	fake_add_device("b0");
+	/* The second one to be opened. */
+	fake_fail_call(FAKE_OPEN_DEVICE, 1, EACCES);
+	assert_ok(rs_device_open("b0", 0, &device));
+	assert_ok(rs_device_close(device));
+	assert_false(fake_has_failed());
+}
+
 static void test_opening_unwinds_whatever_call_fails(void **state)
 {
 	struct rs_device *device;
@@ -454,6 +479,8 @@ int main(void)
 		device_test(test_a_device_without_an_active_port_is_refused_with_advice),
 		device_test(test_a_machine_without_devices_has_an_empty_list_and_advice),
 		device_test(test_a_device_that_does_not_open_is_left_out_of_the_list),
+		device_test(test_devices_none_of_which_opens_are_told_from_none),
+		device_test(test_a_named_device_is_opened_and_no_other),
 		device_test(test_opening_unwinds_whatever_call_fails),
 		device_test(test_a_failed_call_is_logged_once_with_its_status),
 		device_test(test_a_device_that_is_held_cannot_be_closed),

@@ -625,6 +625,24 @@ static void test_events_of_a_queue_pair_end_its_connection_once(void **state)
 	fixture_progress_until(fixture, RS_CTX_IDLE);
 }
 
+static void test_a_completion_that_explains_an_event_comes_before_it(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_task *task;
+
+	fixture_run(fixture, 1);
+	task = fixture_submit_send(fixture, 8, NULL);
+	fake_complete_send(fixture_qp(fixture, 0), IBV_WC_RETRY_EXC_ERR);
+	fake_push_event(rs_device_verbs(fixture->device), IBV_EVENT_QP_LAST_WQE_REACHED,
+			fixture_qp(fixture, 0));
+	rs_pe_clear_notification(fixture->pe);
+	assert_status(fixture->failure_reason, RS_ERR_RETRY_EXCEEDED);
+	assert_int_equal(fixture->failed_connections, 1);
+	fixture_progress_until(fixture, RS_CTX_IDLE);
+	assert_status(rs_ctx_error(fixture->ctx), RS_ERR_RETRY_EXCEEDED);
+	fixture_free_task(task);
+}
+
 static void test_an_event_of_a_connection_that_is_not_connected_is_ignored(void **state)
 {
 	struct fixture *fixture = *state;
@@ -984,6 +1002,7 @@ int main(void)
 		rdma_test(test_a_start_that_cannot_reach_running_any_more_ends),
 		rdma_test(test_the_context_can_be_stopped_when_a_connection_fails),
 		rdma_test(test_events_of_a_queue_pair_end_its_connection_once),
+		rdma_test(test_a_completion_that_explains_an_event_comes_before_it),
 		rdma_test(test_an_event_of_another_instance_on_the_device_reaches_its_own),
 		rdma_test(test_a_port_that_goes_down_is_only_reported),
 		rdma_test(test_tasks_come_back_when_the_device_does_not_even_take_the_stop),

@@ -99,6 +99,19 @@ static void on_signal(int fd, void *sample_data)
 	sample_record(sample, RS_ERR_INTERRUPTED);
 }
 
+/* Those that came meanwhile would end the program now, in place of its exit status. */
+static void release_signals(struct sample *sample)
+{
+	struct signalfd_siginfo info;
+
+	if (sample->signal_fd >= 0) {
+		while (read(sample->signal_fd, &info, sizeof(info)) == sizeof(info))
+			;
+		close(sample->signal_fd);
+	}
+	sigprocmask(SIG_SETMASK, &sample->signals_before, NULL);
+}
+
 /* ---- Set-up ---- */
 
 /*
@@ -577,8 +590,6 @@ int sample_end(struct sample *sample)
 		print_json(sample);
 	flush_output(sample);
 	log_end(sample);
-	if (sample->signal_fd >= 0)
-		close(sample->signal_fd);
-	sigprocmask(SIG_SETMASK, &sample->signals_before, NULL);
+	release_signals(sample);
 	return exit_status(sample);
 }

@@ -99,7 +99,7 @@ static enum rs_status print_lines(struct rs_exchange *exchange,
 	for (size_t i = 0; i < count; i++)
 		for (size_t line = 0; line < items[i].count; line++)
 			fprintf(exchange->out, "%s\n", items[i].lines[line]);
-	if (fflush(exchange->out) != 0)
+	if (fflush(exchange->out) != 0 || ferror(exchange->out))
 		return LOG_FAILED_SYSTEM_CALL(errno, "printing the descriptors");
 	return RS_OK;
 }

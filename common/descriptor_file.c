@@ -135,7 +135,7 @@ static const char *find_fault(int fd, bool only_live, struct stat *found)
 	if (fstat(fd, found) < 0)
 		return strerror(errno);
 	if (S_ISDIR(found->st_mode))
-		return "it is a directory";
+		return "it is a directory: name a file in it";
 	if (!S_ISREG(found->st_mode))
 		return "it is no regular file";
 	if (only_live && found->st_uid != geteuid())
@@ -173,7 +173,8 @@ enum rs_status rs_descriptor_file_read(const char *path, bool only_live, size_t 
 	if (fd < 0 && errno == ENOENT)
 		return RS_ERR_NOT_FOUND;
 	if (fd < 0) {
-		*fault = errno == ELOOP ? "it is a symbolic link" : strerror(errno);
+		*fault = errno == ELOOP ? "it is a symbolic link: name the file itself"
+					: strerror(errno);
 		return RS_ERR_NOT_PERMITTED;
 	}
 	*fault = find_fault(fd, only_live, found);

@@ -18,6 +18,7 @@
 #include "access.h"
 #include "device.h"
 #include "log.h"
+#include "text.h"
 
 #define MAGIC           "rdma1"
 #define CRC_KEY         " crc="
@@ -244,10 +245,8 @@ static enum rs_status list_names(const struct reader *reader, const struct field
 {
 	char list[128] = "";
 
-	for (const struct name *name = field->names; name->name; name++) {
-		strcat(list, list[0] ? ", " : "");
-		strcat(list, name->name);
-	}
+	for (const struct name *name = field->names; name->name; name++)
+		rs_text_append(list, sizeof(list), "%s%s", list[0] ? ", " : "", name->name);
 	return bad(reader, reader->at, "%s is \"%.*s\", but must be one of: %s", field->key,
 		   (int)length, reader->at, list);
 }

@@ -4,12 +4,12 @@
 
 #include <arpa/inet.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "log.h"
+#include "text.h"
 
 #define GID_LIST_SIZE 1024
 
@@ -190,19 +190,6 @@ bool rs_device_supports(const struct rs_device_info *info, enum rs_op op)
 	return info->ops & RS_OP_BIT(op);
 }
 
-static void append(char *text, size_t size, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static void append(char *text, size_t size, const char *format, ...)
-{
-	size_t used = strlen(text);
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text + used, size - used, format, arguments);
-	va_end(arguments);
-}
-
 static const char *first_missing_op(const struct rs_device_info *info, uint32_t ops)
 {
 	for (unsigned op = 0; op < RS_OP_COUNT; op++)
@@ -234,7 +221,8 @@ static enum rs_status no_such_device(const char *name, struct ibv_device **verbs
 	char names[512] = "";
 
 	for (; verbs_list && *verbs_list; verbs_list++)
-		append(names, sizeof(names), "%s%s", names[0] ? ", " : "", (*verbs_list)->name);
+		rs_text_append(names, sizeof(names), "%s%s", names[0] ? ", " : "",
+			       (*verbs_list)->name);
 	if (!names[0])
 		LOG_ERROR(
 			"no RDMA device on this machine%s%s%s; a software one: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev IFNAME",
@@ -424,8 +412,9 @@ static enum rs_status no_such_gid(const struct rs_device *device, int index,
 	bool outside = index >= gid_count(device);
 
 	for (size_t i = 0; i < count; i++)
-		append(list, sizeof(list), "%s%u (%s %s)", i > 0 ? ", " : "", entries[i].gid_index,
-		       rs_gid_type_name(entries[i].gid_type), rs_gid_text(&entries[i].gid, text));
+		rs_text_append(list, sizeof(list), "%s%u (%s %s)", i > 0 ? ", " : "",
+			       entries[i].gid_index, rs_gid_type_name(entries[i].gid_type),
+			       rs_gid_text(&entries[i].gid, text));
 	if (count == 0)
 		LOG_ERROR(
 			"port %u of device %s has no GID: does its network interface have an address (ip addr)?",

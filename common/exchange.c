@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "descriptor_file.h"
 #include "log.h"
+#include "text.h"
 
 /* How often it looks whether files have appeared. Not every file system tells. */
 #define LOOK_INTERVAL_MS 100
@@ -81,12 +82,9 @@ static enum rs_status keep_own_lines(struct rs_exchange *exchange,
 
 static void list_paths(const struct rs_exchange_item *items, size_t count, char *text, size_t size)
 {
-	size_t used = 0;
-
 	text[0] = '\0';
-	for (size_t i = 0; i < count && used < size; i++)
-		used += (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? " and " : "",
-					 items[i].path);
+	for (size_t i = 0; i < count; i++)
+		rs_text_append(text, size, "%s%s", text[0] ? " and " : "", items[i].path);
 }
 
 static enum rs_status print_lines(struct rs_exchange *exchange,
@@ -157,18 +155,13 @@ static bool is_complete(const struct collection *collection)
 /* What is missing, with the files that it may come in. */
 static void list_missing(const struct collection *collection, char *text, size_t size)
 {
-	const char *separator = "";
-	size_t used = 0;
-
 	text[0] = '\0';
-	for (size_t i = 0; i < collection->count && used < size; i++) {
+	for (size_t i = 0; i < collection->count; i++) {
 		const struct rs_exchange_item *item = &collection->items[i];
 
-		if (collection->progress[i].got == item->count)
-			continue;
-		used += (size_t)snprintf(text + used, size - used, "%s\"%s\" (%s)", separator,
-					 rs_descriptor_kind_name(item->kind), item->path);
-		separator = " and ";
+		if (collection->progress[i].got < item->count)
+			rs_text_append(text, size, "%s\"%s\" (%s)", text[0] ? " and " : "",
+				       rs_descriptor_kind_name(item->kind), item->path);
 	}
 }
 

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <wchar.h>
@@ -94,4 +95,14 @@ bool rs_text_escape(const void *text, size_t length, char *out, size_t size)
 		freelocale(utf8);
 	}
 	return valid;
+}
+
+void rs_text_append(char *text, size_t size, const char *format, ...)
+{
+	size_t used = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + used, size - used, format, arguments);
+	va_end(arguments);
 }

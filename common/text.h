@@ -18,4 +18,11 @@
  */
 bool rs_text_escape(const void *text, size_t length, char *out, size_t size);
 
+/*
+ * Writes behind the text that is there, in all at most size bytes with the terminator; the rest is
+ * left out.
+ */
+void rs_text_append(char *text, size_t size, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
 #endif

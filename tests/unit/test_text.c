@@ -91,6 +91,19 @@ static void test_the_largest_growth_fits_the_size_that_the_header_names(void **s
 	assert_int_equal(strlen(out), 4 * sizeof(text));
 }
 
+static void test_what_is_appended_beyond_the_room_is_left_out(void **state)
+{
+	char text[8] = "";
+
+	(void)state;
+	rs_text_append(text, sizeof(text), "%s%d", "ab", 1);
+	assert_string_equal(text, "ab1");
+	rs_text_append(text, sizeof(text), ", %s", "cdef");
+	assert_string_equal(text, "ab1, cd");
+	rs_text_append(text, sizeof(text), "g");
+	assert_string_equal(text, "ab1, cd");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -102,6 +115,7 @@ int main(void)
 		cmocka_unit_test(test_what_does_not_fit_is_left_out_and_never_half_a_character),
 		cmocka_unit_test(test_no_room_at_all_writes_nothing),
 		cmocka_unit_test(test_the_largest_growth_fits_the_size_that_the_header_names),
+		cmocka_unit_test(test_what_is_appended_beyond_the_room_is_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

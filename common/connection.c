@@ -62,6 +62,12 @@ static enum ibv_mtu mtu_from_bytes(uint64_t bytes)
 	return mtu;
 }
 
+/* Reads and atomics that this side serves at a time: what it tells the peer and its own device. */
+static unsigned served_reads(const struct rs_rdma *rdma)
+{
+	return at_most(positive(rs_device_attr(rdma->device)->max_qp_rd_atom), MAX_READS);
+}
+
 static enum rs_status create_qp(struct rs_rdma *rdma, struct rs_connection *connection)
 {
 	struct ibv_qp_init_attr attr = {
@@ -116,7 +122,6 @@ static void format_line(struct rs_connection *connection)
 {
 	const struct rs_rdma *rdma = connection->rdma;
 	const struct ibv_port_attr *port = rs_device_port_attr(rdma->device);
-	const struct ibv_device_attr *device = rs_device_attr(rdma->device);
 	struct rs_descriptor descriptor = {
 		.kind = RS_DESCRIPTOR_CONNECTION,
 		.time = rs_descriptor_now(),
@@ -130,7 +135,7 @@ static void format_line(struct rs_connection *connection)
 				.qpn = connection->qpn,
 				.psn = connection->psn,
 				.mtu = mtu_bytes(port->active_mtu),
-				.reads = at_most(positive(device->max_qp_rd_atom), MAX_READS) },
+				.reads = served_reads(rdma) },
 	};
 
 	rs_descriptor_format(&descriptor, connection->line);
@@ -196,11 +201,16 @@ static bool is_hopeless(const struct rs_rdma *rdma)
 	return rdma->needed_connections > 0 && alive == 0;
 }
 
+static void stop_if_hopeless(struct rs_rdma *rdma, enum rs_status reason)
+{
+	if (is_hopeless(rdma))
+		rs_ctx_fail(&rdma->ctx, reason);
+}
+
 /* So that it can be connected once more; a queue pair that cannot is of no use. */
 static void back_to_init(struct rs_connection *connection)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
-
 	int error = ibv_modify_qp(connection->qp, &attr, IBV_QP_STATE);
 
 	if (error)
@@ -209,8 +219,7 @@ static void back_to_init(struct rs_connection *connection)
 		return;
 	rs_connection_destroy_qp(connection);
 	connection->state = RS_CONNECTION_FAILED;
-	if (is_hopeless(connection->rdma))
-		rs_ctx_fail(&connection->rdma->ctx, RS_ERR_LOCAL_OPERATION);
+	stop_if_hopeless(connection->rdma, RS_ERR_LOCAL_OPERATION);
 }
 
 /* Without this check such a task would wait in the send queue for ever. */
@@ -255,14 +264,13 @@ static enum rs_status move_to_rtr(struct rs_connection *connection,
 {
 	const struct rs_rdma *rdma = connection->rdma;
 	const struct ibv_port_attr *port = rs_device_port_attr(rdma->device);
-	const struct ibv_device_attr *device = rs_device_attr(rdma->device);
 	unsigned mtu = at_most(peer->connection.mtu, mtu_bytes(port->active_mtu));
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = mtu_from_bytes(mtu),
 		.dest_qp_num = (uint32_t)peer->connection.qpn,
 		.rq_psn = (uint32_t)peer->connection.psn,
-		.max_dest_rd_atomic = (uint8_t)at_most(positive(device->max_qp_rd_atom), MAX_READS),
+		.max_dest_rd_atomic = (uint8_t)served_reads(rdma),
 		.min_rnr_timer = MIN_RNR_TIMER,
 		.ah_attr = { .dlid = (uint16_t)peer->connection.lid,
 			     .port_num = rs_device_info(rdma->device)->port,
@@ -352,8 +360,8 @@ enum rs_status rs_connection_disconnect(struct rs_connection *connection)
 	if (!is_alive(connection))
 		return RS_ERR_BAD_STATE;
 	connection->state = RS_CONNECTION_DISCONNECTED;
-	if (connection->rdma->ctx.state == RS_CTX_STARTING && is_hopeless(connection->rdma))
-		rs_ctx_fail(&connection->rdma->ctx, RS_ERR_DISCONNECTED);
+	if (connection->rdma->ctx.state == RS_CTX_STARTING)
+		stop_if_hopeless(connection->rdma, RS_ERR_DISCONNECTED);
 	return rs_connection_shut(connection);
 }
 
@@ -389,8 +397,7 @@ void rs_connection_fail(struct rs_connection *connection, enum rs_status reason)
 	connection->state = RS_CONNECTION_FAILED;
 	if (rdma->connection_failed)
 		rdma->connection_failed(connection, reason, rdma->ctx.user_data);
-	if (is_hopeless(rdma))
-		rs_ctx_fail(&rdma->ctx, reason);
+	stop_if_hopeless(rdma, reason);
 }
 
 struct rs_connection *rs_connection_of_qpn(const struct rs_rdma *rdma, uint32_t qpn)

@@ -221,13 +221,6 @@ static RS_SLOW_PATH void lose_device(struct rs_rdma *rdma)
 	rs_ctx_fail(&rdma->ctx, RS_ERR_DEVICE_FATAL);
 }
 
-/* The event of a failed device goes to one of its instances; the others see it here. */
-static void notice_failed_device(struct rs_rdma *rdma)
-{
-	if (rs_device_has_failed(rdma->device) && !rdma->device_lost)
-		lose_device(rdma);
-}
-
 static size_t rdma_progress(struct rs_ctx *ctx)
 {
 	struct rs_rdma *rdma = rdma_of(ctx);
@@ -241,13 +234,20 @@ static size_t rdma_progress(struct rs_ctx *ctx)
 		complete(rdma, &wcs[i]);
 	if (count > 0)
 		return (size_t)count;
-	if (count < 0) {
+	if (count < 0)
 		LOG_ERROR("ibv_poll_cq(%s) failed: the completion queue or the device is broken",
 			  rs_device_info(rdma->device)->name);
+	/* The event of a failed device goes to one of its instances; the others see it here. */
+	if (count < 0 || rs_device_has_failed(rdma->device))
 		lose_device(rdma);
-	}
-	notice_failed_device(rdma);
 	return 0;
+}
+
+/* All that has completed. */
+static void complete_all(struct rs_rdma *rdma)
+{
+	while (rdma_progress(&rdma->ctx) > 0)
+		;
 }
 
 static void rdma_request_notification(struct rs_ctx *ctx)
@@ -255,7 +255,6 @@ static void rdma_request_notification(struct rs_ctx *ctx)
 	struct rs_rdma *rdma = rdma_of(ctx);
 	int error;
 
-	notice_failed_device(rdma);
 	if (rdma->armed || rdma->device_lost)
 		return;
 	error = ibv_req_notify_cq(rdma->cq, 0);
@@ -284,8 +283,7 @@ static void on_completion_event(int fd, void *user_data)
 static void handle_qp_event(struct rs_connection *connection, enum ibv_event_type type)
 {
 	/* A completion that says what happened may have come before: it tells more. */
-	while (rdma_progress(&connection->rdma->ctx) > 0)
-		;
+	complete_all(connection->rdma);
 	if (connection->state != RS_CONNECTION_CONNECTED)
 		return;
 	LOG_ERROR("connection %u has failed: %s%s", connection->id, ibv_event_type_str(type),
@@ -339,7 +337,6 @@ static void on_async_event(int fd, void *user_data)
 		handle_async_event(rdma, &event);
 		ibv_ack_async_event(&event);
 	}
-	notice_failed_device(rdma);
 }
 
 /* ---- Start ---- */
@@ -554,12 +551,10 @@ static bool rdma_drain(struct rs_ctx *ctx)
 
 	if (ctx->in_flight > rdma->receives_in_flight && !rdma->device_lost)
 		return false;
-	while (rdma_progress(ctx) > 0)
-		;
+	complete_all(rdma);
 	for (unsigned i = 0; i < rdma->connection_count; i++)
 		rs_connection_destroy_qp(&rdma->connections[i]);
-	while (rdma_progress(ctx) > 0)
-		;
+	complete_all(rdma);
 	flush_tasks(rdma);
 	return true;
 }

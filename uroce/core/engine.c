@@ -1,0 +1,569 @@
+#include "engine.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "device.h"
+#include "log.h"
+#include "qp.h"
+
+/* Empty polls in a row that make a program one that polls, and not one that looks once more. */
+#define POLLS_BEFORE_LEASE 8
+
+/* Batches that the thread handles before it lets others have the lock. */
+#define BATCHES_AT_ONCE 8
+
+/* Sources of UDP packets from here on are of devices that spread flows over them: no uroce's. */
+#define FIRST_DEVICE_PORT 49152
+
+struct ur_engine {
+	pthread_t thread;
+	int epoll_fd;
+	int wake_fd;
+	/* The program polls until then; 0: it does not. Set under the device's lock. */
+	_Atomic uint64_t lease_end;
+	atomic_uint empty_polls;
+
+	/* Guarded by the device's lock. */
+	bool stopping;
+	uint64_t sleeping_until; /* of the thread; 0: it is awake */
+	uint64_t next_deadline;  /* no timer ends before */
+	uint64_t next_owner_tick;
+	struct ur_qp *timed;
+	struct ur_qp *scheduled_first;
+	struct ur_qp *scheduled_last;
+};
+
+/* ---- Packets that arrive ---- */
+
+static bool same_address(const union ur_sockaddr *a, const union ur_sockaddr *b)
+{
+	if (a->any.sa_family != b->any.sa_family)
+		return false;
+	if (a->any.sa_family == AF_INET)
+		return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+	return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr)) == 0;
+}
+
+static bool is_from_peer(const struct ur_qp *qp, const struct ur_path *from)
+{
+	return from->gid_index == qp->path.gid_index &&
+	       same_address(&from->remote, &qp->path.remote);
+}
+
+/* A device listens on the one port only, whatever its queue pair numbers are. */
+static void learn_port(struct ur_qp *qp, const struct ur_path *from)
+{
+	uint16_t port = ntohs(from->remote.any.sa_family == AF_INET ? from->remote.v4.sin_port
+								    : from->remote.v6.sin6_port);
+
+	if (port >= FIRST_DEVICE_PORT)
+		ur_path_set_port(&qp->path, UR_UDP_PORT);
+}
+
+/* States in which requests are answered, and in which answers are waited for. */
+static bool responds(enum ibv_qp_state state)
+{
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+}
+
+static bool requests(enum ibv_qp_state state)
+{
+	return state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+}
+
+static struct ur_qp *find_qp(const struct ur_device *device, uint32_t qpn)
+{
+	if (qpn >> 16 != ur_link_number(device->link))
+		return NULL;
+	return ur_qp_table_find(&device->qps, (uint16_t)qpn);
+}
+
+static void receive(void *user_data, const struct ur_packet *packet, const struct ur_path *from)
+{
+	struct ur_device *device = user_data;
+	struct ur_qp *qp = find_qp(device, packet->dest_qpn);
+	uint32_t flags = ur_opcode_flags(packet->opcode);
+
+	if (!qp) {
+		device->counters.rx_unknown_qp++;
+	} else if (!(flags & UR_IS_REQUEST ? responds : requests)(qp->attr.qp_state)) {
+		device->counters.rx_wrong_state++;
+	} else if (!is_from_peer(qp, from)) {
+		device->counters.rx_wrong_peer++;
+	} else if (!(flags & UR_IS_RC)) {
+		device->counters.rx_unexpected++;
+	} else {
+		learn_port(qp, from);
+		if (flags & UR_IS_REQUEST)
+			ur_responder_receive(qp, packet, ur_clock_ns());
+		else
+			ur_requester_receive(qp, packet, ur_clock_ns());
+	}
+}
+
+/* ---- What is due for an answer ---- */
+
+void ur_engine_schedule(struct ur_device *device, struct ur_qp *qp)
+{
+	struct ur_engine *engine = device->engine;
+
+	if (qp->scheduled)
+		return;
+	qp->scheduled = true;
+	qp->scheduled_next = NULL;
+	if (engine->scheduled_last)
+		engine->scheduled_last->scheduled_next = qp;
+	else
+		engine->scheduled_first = qp;
+	engine->scheduled_last = qp;
+}
+
+static void unschedule(struct ur_engine *engine, struct ur_qp *qp)
+{
+	struct ur_qp **link = &engine->scheduled_first, *last = NULL;
+
+	if (!qp->scheduled)
+		return;
+	for (; *link != qp; link = &(*link)->scheduled_next)
+		last = *link;
+	*link = qp->scheduled_next;
+	if (engine->scheduled_last == qp)
+		engine->scheduled_last = last;
+	qp->scheduled = false;
+}
+
+/*
+ * An acknowledgement alone can wait for what the program sends in answer to the message, and go out with
+ * it in one system call; all else is waited for by the peer.
+ */
+static bool can_wait(const struct ur_qp *qp)
+{
+	const struct ur_responder *r = &qp->responder;
+
+	return r->job_count == 0 &&
+	       (!r->answer_pending || (r->syndrome & UR_SYNDROME_KIND) == UR_SYNDROME_ACK);
+}
+
+/* Answers; those that can wait only if they shall not. Returns whether there is more to send now. */
+static bool respond(struct ur_device *device, bool acks_wait)
+{
+	struct ur_engine *engine = device->engine;
+	struct ur_qp *qp = engine->scheduled_first;
+	bool more = false;
+
+	engine->scheduled_first = engine->scheduled_last = NULL;
+	while (qp) {
+		struct ur_qp *next = qp->scheduled_next;
+		bool waits = acks_wait && can_wait(qp);
+		bool unfinished;
+
+		qp->scheduled = false;
+		unfinished = !waits && ur_responder_respond(qp);
+		if (waits || unfinished)
+			ur_engine_schedule(device, qp);
+		more |= unfinished;
+		qp = next;
+	}
+	return more && !ur_link_carrier(device->link)->blocked;
+}
+
+static void flush_carrier(struct ur_device *device)
+{
+	struct ur_carrier *carrier = ur_link_carrier(device->link);
+
+	carrier->flush(carrier);
+}
+
+static void wake(struct ur_engine *engine)
+{
+	const uint64_t one = 1;
+
+	engine->sleeping_until = 0;
+	/* Fails only if it is readable already. */
+	if (write(engine->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+void ur_engine_flush(struct ur_device *device)
+{
+	bool more = respond(device, false);
+
+	flush_carrier(device);
+	if (more && device->engine->sleeping_until > 0)
+		wake(device->engine);
+}
+
+/* ---- Timers ---- */
+
+static void remove_timer(struct ur_engine *engine, struct ur_qp *qp)
+{
+	if (!qp->timed)
+		return;
+	qp->timed = false;
+	if (qp->timer_prev)
+		qp->timer_prev->timer_next = qp->timer_next;
+	else
+		engine->timed = qp->timer_next;
+	if (qp->timer_next)
+		qp->timer_next->timer_prev = qp->timer_prev;
+}
+
+static void add_timer(struct ur_engine *engine, struct ur_qp *qp)
+{
+	if (qp->timed)
+		return;
+	qp->timed = true;
+	qp->timer_prev = NULL;
+	qp->timer_next = engine->timed;
+	if (engine->timed)
+		engine->timed->timer_prev = qp;
+	engine->timed = qp;
+}
+
+/* The thread is woken only if it would sleep too long; timers that end later than before cost nothing. */
+void ur_engine_set_timer(struct ur_device *device, struct ur_qp *qp, uint64_t deadline)
+{
+	struct ur_engine *engine = device->engine;
+
+	qp->deadline = deadline;
+	if (deadline == UR_NEVER) {
+		remove_timer(engine, qp);
+		return;
+	}
+	add_timer(engine, qp);
+	if (deadline < engine->next_deadline)
+		engine->next_deadline = deadline;
+	if (deadline < engine->sleeping_until)
+		wake(engine);
+}
+
+static void run_qp_timers(struct ur_engine *engine, uint64_t now)
+{
+	struct ur_qp *next;
+
+	if (now < engine->next_deadline)
+		return;
+	engine->next_deadline = UR_NEVER;
+	for (struct ur_qp *qp = engine->timed; qp; qp = next) {
+		next = qp->timer_next;
+		if (now >= qp->deadline)
+			ur_requester_run_timer(qp, now);
+	}
+	for (struct ur_qp *qp = engine->timed; qp; qp = qp->timer_next)
+		if (qp->deadline < engine->next_deadline)
+			engine->next_deadline = qp->deadline;
+}
+
+static void run_timers(struct ur_device *device, uint64_t now)
+{
+	struct ur_engine *engine = device->engine;
+
+	run_qp_timers(engine, now);
+	if (now >= ur_link_deadline(device->link))
+		ur_link_run_timers(device->link, now);
+	if (now >= engine->next_owner_tick && !ur_link_is_owner(device->link)) {
+		ur_link_owner_tick(device->link);
+		engine->next_owner_tick = now + UR_OWNER_TICK_MS * UR_NS_PER_MS;
+	}
+}
+
+static uint64_t next_deadline(const struct ur_device *device)
+{
+	const struct ur_engine *engine = device->engine;
+	uint64_t deadline = engine->next_deadline;
+
+	if (ur_link_deadline(device->link) < deadline)
+		deadline = ur_link_deadline(device->link);
+	if (!ur_link_is_owner(device->link) && engine->next_owner_tick < deadline)
+		deadline = engine->next_owner_tick;
+	return deadline;
+}
+
+/* ---- The program's thread ---- */
+
+static bool has_lease(const struct ur_engine *engine)
+{
+	return atomic_load_explicit(&engine->lease_end, memory_order_relaxed) != 0;
+}
+
+static void extend_lease(struct ur_device *device, uint64_t now)
+{
+	struct ur_engine *engine = device->engine;
+	uint64_t end = now + UR_LEASE_NS;
+
+	if (atomic_fetch_add_explicit(&engine->empty_polls, 1, memory_order_relaxed) + 1 <
+	    POLLS_BEFORE_LEASE)
+		return;
+	if (!has_lease(engine))
+		ur_link_watch(device->link, false);
+	atomic_store_explicit(&engine->lease_end, end, memory_order_relaxed);
+	/* It must look whether the lease has ended. */
+	if (engine->sleeping_until > end)
+		wake(engine);
+}
+
+static void end_lease(struct ur_device *device)
+{
+	struct ur_engine *engine = device->engine;
+
+	atomic_store_explicit(&engine->empty_polls, 0, memory_order_relaxed);
+	if (!has_lease(engine))
+		return;
+	atomic_store_explicit(&engine->lease_end, 0, memory_order_relaxed);
+	ur_link_watch(device->link, true);
+}
+
+void ur_engine_poll(struct ur_device *device)
+{
+	uint64_t now;
+
+	if (pthread_mutex_trylock(&device->lock) != 0)
+		return;
+	now = ur_clock_ns();
+	/* What the last poll put off: the program has sent nothing that it could go out with. */
+	respond(device, false);
+	if (ur_link_receive(device->link, receive, device) > 0)
+		/* Without a lease the thread may sleep on, and nobody would send them. */
+		respond(device, has_lease(device->engine));
+	run_timers(device, now);
+	flush_carrier(device);
+	extend_lease(device, now);
+	pthread_mutex_unlock(&device->lock);
+}
+
+void ur_engine_hand_over(struct ur_device *device)
+{
+	atomic_store_explicit(&device->engine->empty_polls, 0, memory_order_relaxed);
+	if (!has_lease(device->engine))
+		return;
+	pthread_mutex_lock(&device->lock);
+	end_lease(device);
+	ur_engine_flush(device);
+	pthread_mutex_unlock(&device->lock);
+}
+
+void ur_engine_at_exit(struct ur_device *device)
+{
+	if (pthread_mutex_trylock(&device->lock) != 0)
+		return;
+	if (device->engine)
+		ur_engine_flush(device);
+	pthread_mutex_unlock(&device->lock);
+}
+
+void ur_engine_forget(struct ur_device *device, struct ur_qp *qp)
+{
+	ur_engine_flush(device);
+	unschedule(device->engine, qp);
+	remove_timer(device->engine, qp);
+	qp->deadline = UR_NEVER;
+	qp->blocked = false;
+}
+
+/* ---- The engine's own thread ---- */
+
+static void go_on_sending(struct ur_device *device)
+{
+	uint64_t now = ur_clock_ns();
+
+	for (unsigned i = 0; i <= UINT16_MAX; i++) {
+		struct ur_qp *qp = ur_qp_table_find(&device->qps, (uint16_t)i);
+
+		if (!qp || !qp->blocked)
+			continue;
+		qp->blocked = false;
+		ur_requester_transmit(qp, now);
+	}
+}
+
+/* Handles what has arrived and what is due. Returns whether there may be more at once. */
+static bool work(struct ur_device *device)
+{
+	bool more = false;
+
+	for (unsigned i = 0; i < BATCHES_AT_ONCE; i++) {
+		more = ur_link_receive(device->link, receive, device) > 0;
+		more |= respond(device, false);
+		flush_carrier(device);
+		if (!more)
+			break;
+	}
+	return more;
+}
+
+static uint64_t work_until(struct ur_device *device)
+{
+	struct ur_engine *engine = device->engine;
+	uint64_t now = ur_clock_ns();
+	uint64_t lease_end = atomic_load_explicit(&engine->lease_end, memory_order_relaxed);
+	uint64_t deadline;
+	bool more = false;
+
+	if (lease_end > 0 && now >= lease_end) {
+		end_lease(device);
+		lease_end = 0;
+	}
+	run_timers(device, now);
+	if (ur_link_carrier(device->link)->blocked && ur_link_writable(device->link))
+		go_on_sending(device);
+	if (lease_end > 0)
+		ur_engine_flush(device);
+	else
+		more = work(device);
+	flush_carrier(device);
+	deadline = next_deadline(device);
+	if (lease_end > 0 && lease_end < deadline)
+		deadline = lease_end;
+	return more ? 0 : deadline;
+}
+
+/* Waits for packets, a wake-up, or the deadline; forgets wake-ups. */
+static void sleep_until(struct ur_engine *engine, uint64_t deadline)
+{
+	struct epoll_event events[8];
+	struct timespec timeout;
+	uint64_t now = ur_clock_ns(), count;
+	uint64_t wait = deadline > now ? deadline - now : 0;
+
+	timeout.tv_sec = (time_t)(wait / UINT64_C(1000000000));
+	timeout.tv_nsec = (long)(wait % UINT64_C(1000000000));
+	epoll_pwait2(engine->epoll_fd, events, 8, deadline == UR_NEVER ? NULL : &timeout, NULL);
+	if (read(engine->wake_fd, &count, sizeof(count)) < 0)
+		return;
+}
+
+static void *run(void *argument)
+{
+	struct ur_device *device = argument;
+	struct ur_engine *engine = device->engine;
+
+	pthread_mutex_lock(&device->lock);
+	while (!engine->stopping) {
+		uint64_t deadline = work_until(device);
+
+		engine->sleeping_until = deadline;
+		pthread_mutex_unlock(&device->lock);
+		if (deadline > 0)
+			sleep_until(engine, deadline);
+		pthread_mutex_lock(&device->lock);
+		engine->sleeping_until = 0;
+	}
+	pthread_mutex_unlock(&device->lock);
+	return NULL;
+}
+
+/* ---- Life ---- */
+
+/* Signals are for the program's threads. */
+static int start_thread(struct ur_device *device)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&device->engine->thread, NULL, run, device);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!error)
+		pthread_setname_np(device->engine->thread, "uroce");
+	return error;
+}
+
+static int open_descriptors(struct ur_engine *engine)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	engine->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (engine->epoll_fd < 0 || engine->wake_fd < 0 ||
+	    epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &event) < 0)
+		return errno;
+	return 0;
+}
+
+static void close_descriptors(struct ur_engine *engine)
+{
+	if (engine->epoll_fd >= 0)
+		close(engine->epoll_fd);
+	if (engine->wake_fd >= 0)
+		close(engine->wake_fd);
+}
+
+/* Answers are not sent again unasked: the peer will ask. */
+static void unsent(void *owner, uint32_t psn, uint8_t opcode)
+{
+	if (ur_opcode_flags(opcode) & UR_IS_REQUEST)
+		ur_requester_unsent(owner, psn);
+}
+
+static int open_link(struct ur_device *device)
+{
+	struct ur_link_address addresses[UR_MAX_GIDS];
+	size_t count = ur_device_addresses(device, addresses);
+	int error = ur_link_open(device->verbs.name, addresses, count, device->engine->epoll_fd,
+				 &device->counters, &device->link);
+
+	if (!error)
+		ur_link_carrier(device->link)->unsent = unsent;
+	return error;
+}
+
+int ur_engine_start(struct ur_device *device)
+{
+	struct ur_engine *engine = calloc(1, sizeof(*engine));
+	int error;
+
+	if (!engine)
+		return ENOMEM;
+	engine->next_deadline = UR_NEVER;
+	device->engine = engine;
+	error = open_descriptors(engine);
+	if (error) {
+		ur_log(UR_LOG_ERROR, "%s: no descriptors for the engine: %s", device->verbs.name,
+		       strerror(error));
+		goto err_close;
+	}
+	error = open_link(device);
+	if (error)
+		goto err_close;
+	error = start_thread(device);
+	if (error) {
+		ur_log(UR_LOG_ERROR, "%s: no thread for the engine: %s", device->verbs.name,
+		       strerror(error));
+		goto err_link;
+	}
+	return 0;
+
+err_link:
+	ur_link_close(device->link);
+	device->link = NULL;
+err_close:
+	close_descriptors(engine);
+	free(engine);
+	device->engine = NULL;
+	return error;
+}
+
+void ur_engine_stop(struct ur_device *device)
+{
+	struct ur_engine *engine = device->engine;
+
+	pthread_mutex_lock(&device->lock);
+	engine->stopping = true;
+	wake(engine);
+	ur_engine_flush(device);
+	pthread_mutex_unlock(&device->lock);
+	pthread_join(engine->thread, NULL);
+	ur_link_close(device->link);
+	close_descriptors(engine);
+	free(engine);
+	device->link = NULL;
+	device->engine = NULL;
+}

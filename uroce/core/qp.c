@@ -1,0 +1,449 @@
+#include "qp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "../transport/completion.h"
+#include "clock.h"
+#include "engine.h"
+#include "qp_attr.h"
+
+/* ---- Creation ---- */
+
+static bool is_supported(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_RC;
+}
+
+static bool are_objects_valid(const struct ibv_context *context,
+			      const struct ibv_qp_init_attr_ex *attr)
+{
+	return attr->comp_mask & IBV_QP_INIT_ATTR_PD && attr->pd && attr->pd->context == context &&
+	       attr->send_cq && attr->send_cq->context == context && attr->recv_cq &&
+	       attr->recv_cq->context == context && (!attr->srq || attr->srq->context == context);
+}
+
+static bool is_cap_valid(const struct ibv_qp_cap *cap)
+{
+	return cap->max_send_wr <= UR_MAX_WRS && cap->max_recv_wr <= UR_MAX_WRS &&
+	       cap->max_send_sge <= UR_MAX_SGE && cap->max_recv_sge <= UR_MAX_SGE &&
+	       cap->max_inline_data <= UR_MAX_INLINE;
+}
+
+/* What is given: no more than was asked for, and no receives of its own beside shared ones. */
+static struct ibv_qp_cap granted_cap(const struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp_cap cap = attr->cap;
+
+	if (attr->srq) {
+		cap.max_recv_wr = 0;
+		cap.max_recv_sge = 0;
+	}
+	return cap;
+}
+
+static int check_init_attr(const struct ur_context *context, const struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	struct ibv_qp_cap cap = granted_cap(attr);
+
+	if (attr->comp_mask & ~known || !is_supported(attr->qp_type))
+		return EOPNOTSUPP;
+	return are_objects_valid(&context->verbs.context, attr) && is_cap_valid(&cap) ? 0 : EINVAL;
+}
+
+static void set_state(struct ur_qp *qp, enum ibv_qp_state state)
+{
+	qp->attr.qp_state = state;
+	qp->verbs.state = state;
+}
+
+/* As nothing has been modified yet. */
+static void set_initial_attr(struct ur_qp *qp)
+{
+	qp->attr = (struct ibv_qp_attr){ .cap = qp->cap, .path_mig_state = IBV_MIG_MIGRATED };
+	set_state(qp, IBV_QPS_RESET);
+}
+
+static void set_up_event(struct ur_qp *qp, struct ur_async_event *event, enum ibv_event_type type)
+{
+	event->event.event_type = type;
+	event->event.element.qp = &qp->verbs;
+}
+
+static void set_up(struct ur_qp *qp, struct ur_context *context,
+		   const struct ibv_qp_init_attr_ex *attr)
+{
+	qp->verbs.context = &context->verbs.context;
+	qp->verbs.qp_context = attr->qp_context;
+	qp->verbs.pd = attr->pd;
+	qp->verbs.send_cq = attr->send_cq;
+	qp->verbs.recv_cq = attr->recv_cq;
+	qp->verbs.srq = attr->srq;
+	qp->verbs.qp_type = attr->qp_type;
+	pthread_mutex_init(&qp->verbs.mutex, NULL);
+	pthread_cond_init(&qp->verbs.cond, NULL);
+
+	qp->context = context;
+	qp->device = context->device;
+	qp->pd = (struct ur_pd *)attr->pd;
+	qp->send_cq = (struct ur_cq *)attr->send_cq;
+	qp->recv_cq = (struct ur_cq *)attr->recv_cq;
+	qp->srq = (struct ur_srq *)attr->srq;
+	qp->cap = granted_cap(attr);
+	qp->signal_all = attr->sq_sig_all;
+	qp->deadline = UR_NEVER;
+	pthread_mutex_init(&qp->builder_lock, NULL);
+	set_initial_attr(qp);
+
+	set_up_event(qp, &qp->fatal_event, IBV_EVENT_QP_FATAL);
+	set_up_event(qp, &qp->request_event, IBV_EVENT_QP_REQ_ERR);
+	set_up_event(qp, &qp->access_event, IBV_EVENT_QP_ACCESS_ERR);
+	set_up_event(qp, &qp->established_event, IBV_EVENT_COMM_EST);
+	set_up_event(qp, &qp->last_wqe_event, IBV_EVENT_QP_LAST_WQE_REACHED);
+	set_up_event(qp, &qp->drained_event, IBV_EVENT_SQ_DRAINED);
+}
+
+static void hold_objects(struct ur_qp *qp)
+{
+	atomic_fetch_add(&qp->context->objects, 1);
+	atomic_fetch_add(&qp->pd->objects, 1);
+	atomic_fetch_add(&qp->send_cq->objects, 1);
+	atomic_fetch_add(&qp->recv_cq->objects, 1);
+	if (qp->srq)
+		atomic_fetch_add(&qp->srq->objects, 1);
+}
+
+static int choose_number(struct ur_qp *qp)
+{
+	struct ur_device *device = qp->device;
+	uint16_t index;
+
+	pthread_mutex_lock(&device->lock);
+	index = ur_qp_table_add(&device->qps, qp);
+	qp->verbs.qp_num = (uint32_t)ur_link_number(device->link) << 16 | index;
+	pthread_mutex_unlock(&device->lock);
+	qp->verbs.handle = qp->verbs.qp_num;
+	return index ? 0 : ENOMEM;
+}
+
+static void free_qp(struct ur_qp *qp)
+{
+	ur_recv_queue_free(&qp->rq);
+	ur_send_queue_free(&qp->sq);
+	pthread_mutex_destroy(&qp->builder_lock);
+	pthread_cond_destroy(&qp->verbs.cond);
+	pthread_mutex_destroy(&qp->verbs.mutex);
+	free(qp);
+}
+
+struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct ur_qp *qp;
+	int error = check_init_attr(context, attr);
+
+	if (error)
+		goto err_nothing;
+	error = ENOMEM;
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		goto err_nothing;
+	set_up(qp, context, attr);
+	error = ur_send_queue_init(&qp->sq, &qp->cap);
+	if (!error)
+		error = ur_recv_queue_init(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge);
+	if (!error && attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		error = ur_qp_set_wr_ops(qp, attr->send_ops_flags);
+	if (!error)
+		error = choose_number(qp);
+	if (error)
+		goto err_qp;
+	hold_objects(qp);
+	attr->cap = qp->cap;
+	return qp;
+
+err_qp:
+	free_qp(qp);
+err_nothing:
+	errno = error;
+	return NULL;
+}
+
+/* ---- Modification ---- */
+
+static void clear_queues(struct ur_qp *qp)
+{
+	struct ur_recv_wqe wqe;
+
+	ur_send_queue_clear(&qp->sq);
+	while (ur_recv_queue_take(&qp->rq, &wqe))
+		continue;
+}
+
+/* Takes it from the engine and from its peer. */
+static void disconnect(struct ur_qp *qp)
+{
+	ur_engine_forget(qp->device, qp);
+	ur_responder_free(qp);
+}
+
+static void reset(struct ur_qp *qp)
+{
+	disconnect(qp);
+	clear_queues(qp);
+	set_initial_attr(qp);
+}
+
+static int start_receiving(struct ur_qp *qp)
+{
+	qp->carrier = ur_link_carrier(qp->device->link);
+	qp->mtu = 128U << qp->attr.path_mtu;
+	if (ur_responder_start(qp) != 0)
+		return ENOMEM;
+	set_state(qp, IBV_QPS_RTR);
+	return 0;
+}
+
+static void start_sending(struct ur_qp *qp)
+{
+	if (qp->attr.qp_state == IBV_QPS_RTR)
+		ur_requester_start(qp);
+	qp->attr.en_sqd_async_notify = 0;
+	set_state(qp, IBV_QPS_RTS);
+	ur_requester_transmit(qp, ur_clock_ns());
+}
+
+/* The requester finishes what it has begun, and begins no more. */
+static bool is_draining(const struct ur_qp *qp)
+{
+	return qp->attr.qp_state == IBV_QPS_SQD && qp->sq.head != qp->sq.next;
+}
+
+void ur_qp_check_drained(struct ur_qp *qp)
+{
+	if (!qp->attr.en_sqd_async_notify || is_draining(qp))
+		return;
+	qp->attr.en_sqd_async_notify = 0;
+	ur_async_raise(qp->context, &qp->drained_event);
+}
+
+static void drain(struct ur_qp *qp)
+{
+	set_state(qp, IBV_QPS_SQD);
+	ur_qp_check_drained(qp);
+}
+
+static int enter(struct ur_qp *qp, enum ibv_qp_state state)
+{
+	switch (state) {
+	case IBV_QPS_RESET:
+		reset(qp);
+		return 0;
+	case IBV_QPS_RTR:
+		return start_receiving(qp);
+	case IBV_QPS_RTS:
+		start_sending(qp);
+		return 0;
+	case IBV_QPS_SQD:
+		drain(qp);
+		return 0;
+	case IBV_QPS_ERR:
+		ur_qp_to_error(qp);
+		return 0;
+	default:
+		set_state(qp, state);
+		return 0;
+	}
+}
+
+static int check(const struct ur_qp *qp, enum ibv_qp_state to, const struct ibv_qp_attr *attr,
+		 int mask)
+{
+	enum ibv_qp_state from = qp->attr.qp_state;
+
+	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != from)
+		return EINVAL;
+	if (ur_qp_attr_check_mask(qp->verbs.qp_type, from, to, mask) != 0)
+		return EINVAL;
+	/* What the responder has taken when it was started stays as it is. */
+	if (from == IBV_QPS_SQD && mask & IBV_QP_MAX_DEST_RD_ATOMIC &&
+	    attr->max_dest_rd_atomic != qp->attr.max_dest_rd_atomic)
+		return EOPNOTSUPP;
+	return ur_qp_attr_check_values(attr, mask, qp->device->mtu);
+}
+
+static int find_path(struct ur_qp *qp, const struct ibv_qp_attr *attr, struct ur_path *path)
+{
+	return ur_device_path(qp->device, &attr->ah_attr, ur_link_port_of(attr->dest_qp_num), path);
+}
+
+/* Either all of it happens, or nothing. */
+static int change(struct ur_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	const struct ibv_qp_attr before = qp->attr;
+	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : before.qp_state;
+	struct ibv_qp_attr after = before;
+	struct ur_path path = qp->path;
+	int error = check(qp, to, attr, mask);
+
+	if (error)
+		return error;
+	ur_qp_attr_copy(&after, attr, mask);
+	if (mask & IBV_QP_AV)
+		error = find_path(qp, &after, &path);
+	if (error)
+		return error;
+	qp->attr = after;
+	qp->path = path;
+	error = enter(qp, to);
+	if (error)
+		qp->attr = before;
+	return error;
+}
+
+int ur_qp_modify(struct ur_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	int error;
+
+	pthread_mutex_lock(&qp->device->lock);
+	error = change(qp, attr, mask);
+	ur_engine_flush(qp->device);
+	pthread_mutex_unlock(&qp->device->lock);
+	return error;
+}
+
+int ur_qp_query(struct ur_qp *qp, struct ibv_qp_attr *attr, int mask,
+		struct ibv_qp_init_attr *init_attr)
+{
+	(void)mask; /* names what must be there; the rest may be */
+	pthread_mutex_lock(&qp->device->lock);
+	*attr = qp->attr;
+	attr->cur_qp_state = qp->attr.qp_state;
+	attr->sq_draining = is_draining(qp);
+	pthread_mutex_unlock(&qp->device->lock);
+	*init_attr = (struct ibv_qp_init_attr){
+		.qp_context = qp->verbs.qp_context,
+		.send_cq = qp->verbs.send_cq,
+		.recv_cq = qp->verbs.recv_cq,
+		.srq = qp->verbs.srq,
+		.cap = qp->cap,
+		.qp_type = qp->verbs.qp_type,
+		.sq_sig_all = qp->signal_all,
+	};
+	return 0;
+}
+
+/* ---- Posting ---- */
+
+bool ur_qp_takes_sends(const struct ur_qp *qp)
+{
+	return qp->attr.qp_state >= IBV_QPS_RTS;
+}
+
+void ur_qp_add_sends(struct ur_qp *qp, uint32_t count)
+{
+	qp->sq.tail += count;
+	if (qp->attr.qp_state == IBV_QPS_ERR) {
+		ur_qp_flush(qp);
+		return;
+	}
+	ur_requester_transmit(qp, ur_clock_ns());
+	ur_engine_flush(qp->device);
+}
+
+static int post_sends(struct ur_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	uint32_t count = 0;
+	int error = ur_qp_takes_sends(qp) ? 0 : EINVAL;
+
+	while (wr && !error) {
+		error = ur_send_queue_fill(&qp->sq, count, wr, qp->signal_all);
+		if (!error) {
+			wr = wr->next;
+			count++;
+		}
+	}
+	if (error)
+		*bad_wr = wr;
+	if (count > 0)
+		ur_qp_add_sends(qp, count);
+	return error;
+}
+
+int ur_qp_post_send(struct ibv_qp *verbs, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct ur_qp *qp = (struct ur_qp *)verbs;
+	int error;
+
+	if (qp->extended)
+		pthread_mutex_lock(&qp->builder_lock);
+	pthread_mutex_lock(&qp->device->lock);
+	error = post_sends(qp, wr, bad_wr);
+	pthread_mutex_unlock(&qp->device->lock);
+	if (qp->extended)
+		pthread_mutex_unlock(&qp->builder_lock);
+	return error;
+}
+
+static int post_recvs(struct ur_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	int error = qp->srq || qp->attr.qp_state == IBV_QPS_RESET ? EINVAL : 0;
+
+	while (wr && !error) {
+		error = ur_recv_queue_post(&qp->rq, wr);
+		if (!error)
+			wr = wr->next;
+	}
+	if (error)
+		*bad_wr = wr;
+	if (qp->attr.qp_state == IBV_QPS_ERR)
+		ur_qp_flush(qp);
+	return error;
+}
+
+int ur_qp_post_recv(struct ibv_qp *verbs, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct ur_qp *qp = (struct ur_qp *)verbs;
+	int error;
+
+	pthread_mutex_lock(&qp->device->lock);
+	error = post_recvs(qp, wr, bad_wr);
+	pthread_mutex_unlock(&qp->device->lock);
+	return error;
+}
+
+/* ---- End ---- */
+
+static void withdraw_events(struct ur_qp *qp)
+{
+	ur_async_withdraw(qp->context, &qp->fatal_event);
+	ur_async_withdraw(qp->context, &qp->request_event);
+	ur_async_withdraw(qp->context, &qp->access_event);
+	ur_async_withdraw(qp->context, &qp->established_event);
+	ur_async_withdraw(qp->context, &qp->last_wqe_event);
+	ur_async_withdraw(qp->context, &qp->drained_event);
+}
+
+static void release_objects(struct ur_qp *qp)
+{
+	if (qp->srq)
+		atomic_fetch_sub(&qp->srq->objects, 1);
+	atomic_fetch_sub(&qp->recv_cq->objects, 1);
+	atomic_fetch_sub(&qp->send_cq->objects, 1);
+	atomic_fetch_sub(&qp->pd->objects, 1);
+	atomic_fetch_sub(&qp->context->objects, 1);
+}
+
+int ur_qp_destroy(struct ur_qp *qp)
+{
+	struct ur_device *device = qp->device;
+
+	pthread_mutex_lock(&device->lock);
+	disconnect(qp);
+	ur_qp_table_remove(&device->qps, (uint16_t)qp->verbs.qp_num);
+	pthread_mutex_unlock(&device->lock);
+	withdraw_events(qp);
+	release_objects(qp);
+	free_qp(qp);
+	return 0;
+}

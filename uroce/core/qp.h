@@ -1,0 +1,96 @@
+/*
+ * Queue pair. What guards it is the device's lock.
+ */
+#ifndef UR_QP_H
+#define UR_QP_H
+
+#include "../transport/requester.h"
+#include "../transport/responder.h"
+#include "cq.h"
+#include "pd.h"
+#include "recv_queue.h"
+#include "send_queue.h"
+#include "srq.h"
+
+struct ur_qp {
+	union {
+		struct ibv_qp verbs;
+		struct ibv_qp_ex verbs_ex;
+	};
+	struct ur_context *context;
+	struct ur_device *device;
+	struct ur_pd *pd;
+	struct ur_cq *send_cq;
+	struct ur_cq *recv_cq;
+	struct ur_srq *srq; /* NULL: rq holds its receives */
+	struct ibv_qp_cap cap;
+	bool signal_all;
+	/* As it is now; attr.qp_state is the state, and verbs.state a copy for programs. */
+	struct ibv_qp_attr attr;
+
+	/* Since ready to receive. */
+	struct ur_path path;
+	struct ur_carrier *carrier;
+	uint32_t mtu; /* bytes of payload in a packet */
+
+	struct ur_send_queue sq;
+	struct ur_recv_queue rq;
+	struct ur_requester requester;
+	struct ur_responder responder;
+
+	/* One of each can wait to be read. */
+	struct ur_async_event fatal_event;       /* IBV_EVENT_QP_FATAL */
+	struct ur_async_event request_event;     /* IBV_EVENT_QP_REQ_ERR */
+	struct ur_async_event access_event;      /* IBV_EVENT_QP_ACCESS_ERR */
+	struct ur_async_event established_event; /* IBV_EVENT_COMM_EST */
+	struct ur_async_event last_wqe_event;    /* IBV_EVENT_QP_LAST_WQE_REACHED */
+	struct ur_async_event drained_event;     /* IBV_EVENT_SQ_DRAINED */
+
+	/* Of the engine. */
+	uint64_t deadline; /* UR_NEVER: no timer */
+	struct ur_qp *timer_next, *timer_prev;
+	bool timed;
+	struct ur_qp *scheduled_next;
+	bool scheduled;
+	bool blocked; /* packets of it did not go out; goes on when the carrier can send again */
+
+	/*
+	 * Of ibv_wr_*: entries filled behind the tail, how many there may be, the first error. Held from
+	 * start to complete, and while others are posted.
+	 */
+	pthread_mutex_t builder_lock;
+	bool extended;
+	uint32_t staged;
+	uint32_t staged_room;
+	int staged_error;
+};
+
+/* NULL and errno. */
+struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_ex *attr);
+/* Returns 0 or an errno. Waits until its events are acknowledged. */
+int ur_qp_destroy(struct ur_qp *qp);
+int ur_qp_modify(struct ur_qp *qp, struct ibv_qp_attr *attr, int mask);
+int ur_qp_query(struct ur_qp *qp, struct ibv_qp_attr *attr, int mask,
+		struct ibv_qp_init_attr *init_attr);
+
+/* ibv_post_send, ibv_post_recv */
+int ur_qp_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+int ur_qp_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+/* Sets the ibv_wr_* functions; ops: those that are wanted (IBV_QP_EX_WITH_…). Returns 0 or EOPNOTSUPP. */
+int ur_qp_set_wr_ops(struct ur_qp *qp, uint64_t ops);
+
+/* ---- Device's lock held ---- */
+
+/* Whether the state permits to post sends. */
+bool ur_qp_takes_sends(const struct ur_qp *qp);
+/* Begins with count entries that were filled behind the tail of the send queue. */
+void ur_qp_add_sends(struct ur_qp *qp, uint32_t count);
+
+/*
+ * In the state SQD: raises IBV_EVENT_SQ_DRAINED if it was asked for and all that was begun has completed.
+ * Called whenever an entry has.
+ */
+void ur_qp_check_drained(struct ur_qp *qp);
+
+#endif

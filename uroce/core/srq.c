@@ -1,0 +1,138 @@
+#include "srq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static atomic_uint next_number = 1;
+
+static void set_up(struct ur_srq *srq, struct ur_pd *pd, void *srq_context)
+{
+	srq->verbs.context = pd->verbs.context;
+	srq->verbs.srq_context = srq_context;
+	srq->verbs.pd = &pd->verbs;
+	pthread_mutex_init(&srq->verbs.mutex, NULL);
+	pthread_cond_init(&srq->verbs.cond, NULL);
+
+	srq->pd = pd;
+	srq->context = pd->context;
+	srq->number = atomic_fetch_add(&next_number, 1);
+	srq->verbs.handle = srq->number;
+	srq->limit_event.event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
+	srq->limit_event.event.element.srq = &srq->verbs;
+}
+
+struct ur_srq *ur_srq_create(struct ur_pd *pd, void *srq_context, const struct ibv_srq_attr *attr)
+{
+	struct ur_srq *srq;
+	int error = EINVAL;
+
+	if (attr->max_wr == 0 || attr->max_wr > UR_MAX_WRS || attr->max_sge > UR_MAX_SGE)
+		goto err_nothing;
+	error = ENOMEM;
+	srq = calloc(1, sizeof(*srq));
+	if (!srq)
+		goto err_nothing;
+	if (ur_recv_queue_init(&srq->queue, attr->max_wr, attr->max_sge) != 0)
+		goto err_srq;
+	set_up(srq, pd, srq_context);
+	atomic_fetch_add(&pd->objects, 1);
+	atomic_fetch_add(&pd->context->objects, 1);
+	return srq;
+
+err_srq:
+	free(srq);
+err_nothing:
+	errno = error;
+	return NULL;
+}
+
+static void check_limit(struct ur_srq *srq)
+{
+	if (srq->queue.count >= srq->limit)
+		return;
+	srq->limit = 0;
+	ur_async_raise(srq->context, &srq->limit_event);
+}
+
+static int check(const struct ur_srq *srq, const struct ibv_srq_attr *attr, int mask)
+{
+	uint32_t max_wr = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->queue.capacity;
+	uint32_t limit = mask & IBV_SRQ_LIMIT ? attr->srq_limit : srq->limit;
+
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return EINVAL;
+	return max_wr > 0 && max_wr <= UR_MAX_WRS && limit <= max_wr ? 0 : EINVAL;
+}
+
+static int modify(struct ur_srq *srq, const struct ibv_srq_attr *attr, int mask)
+{
+	int error = check(srq, attr, mask);
+
+	if (!error && mask & IBV_SRQ_MAX_WR)
+		error = ur_recv_queue_resize(&srq->queue, attr->max_wr);
+	if (error)
+		return error;
+	if (mask & IBV_SRQ_LIMIT)
+		srq->limit = attr->srq_limit;
+	check_limit(srq);
+	return 0;
+}
+
+int ur_srq_modify(struct ur_srq *srq, const struct ibv_srq_attr *attr, int mask)
+{
+	int error;
+
+	pthread_mutex_lock(&srq->context->device->lock);
+	error = modify(srq, attr, mask);
+	pthread_mutex_unlock(&srq->context->device->lock);
+	return error;
+}
+
+int ur_srq_query(struct ur_srq *srq, struct ibv_srq_attr *attr)
+{
+	pthread_mutex_lock(&srq->context->device->lock);
+	attr->max_wr = srq->queue.capacity;
+	attr->max_sge = srq->queue.max_sge;
+	attr->srq_limit = srq->limit;
+	pthread_mutex_unlock(&srq->context->device->lock);
+	return 0;
+}
+
+int ur_srq_destroy(struct ur_srq *srq)
+{
+	if (atomic_load(&srq->objects) > 0)
+		return EBUSY;
+	ur_async_withdraw(srq->context, &srq->limit_event);
+	atomic_fetch_sub(&srq->context->objects, 1);
+	atomic_fetch_sub(&srq->pd->objects, 1);
+	ur_recv_queue_free(&srq->queue);
+	pthread_cond_destroy(&srq->verbs.cond);
+	pthread_mutex_destroy(&srq->verbs.mutex);
+	free(srq);
+	return 0;
+}
+
+int ur_srq_post(struct ibv_srq *verbs, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct ur_srq *srq = (struct ur_srq *)verbs;
+	int error = 0;
+
+	pthread_mutex_lock(&srq->context->device->lock);
+	while (wr && !error) {
+		error = ur_recv_queue_post(&srq->queue, wr);
+		if (!error)
+			wr = wr->next;
+	}
+	pthread_mutex_unlock(&srq->context->device->lock);
+	if (error)
+		*bad_wr = wr;
+	return error;
+}
+
+bool ur_srq_take(struct ur_srq *srq, struct ur_recv_wqe *wqe)
+{
+	if (!ur_recv_queue_take(&srq->queue, wqe))
+		return false;
+	check_limit(srq);
+	return true;
+}

@@ -1,0 +1,27 @@
+/*
+ * Completions of a reliable connection, and its end by an error.
+ */
+#ifndef UR_COMPLETION_H
+#define UR_COMPLETION_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+struct ur_qp;
+struct ur_send_wqe;
+struct ur_recv_wqe;
+
+/* Completes the oldest entry of the send queue; one that succeeded without being signaled, silently. */
+void ur_complete_send(struct ur_qp *qp, enum ibv_wc_status status);
+
+/* Completes a receive. wc: opcode, byte_len, imm_data or invalidated_rkey, wc_flags. */
+void ur_complete_recv(struct ur_qp *qp, const struct ur_recv_wqe *wqe, struct ibv_wc *wc,
+		      bool solicited);
+
+/* The flush of what waits: the transition to the error state, from wherever it comes. */
+void ur_qp_to_error(struct ur_qp *qp);
+
+/* Completes what was posted to a queue pair in the error state. */
+void ur_qp_flush(struct ur_qp *qp);
+
+#endif

@@ -1,0 +1,676 @@
+#include "responder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../core/engine.h"
+#include "../core/qp.h"
+#include "completion.h"
+#include "credits.h"
+#include "psn.h"
+#include "scatter.h"
+
+/* What became of a request: executed, no receive was ready for it, or why it is refused. */
+enum outcome {
+	EXECUTED,
+	NOT_READY,
+	INVALID_REQUEST,
+	ACCESS_ERROR,
+	RECEIVE_TOO_SHORT, /* ends the receive, too */
+	RECEIVE_PROTECTED, /* the same */
+};
+
+/* ---- Answers ---- */
+
+static void schedule_answer(struct ur_qp *qp, uint8_t syndrome)
+{
+	qp->responder.answer_pending = true;
+	qp->responder.syndrome = syndrome;
+	ur_engine_schedule(qp->device, qp);
+}
+
+static void schedule_ack(struct ur_qp *qp)
+{
+	schedule_answer(qp, UR_SYNDROME_ACK);
+}
+
+/* Receives in a shared queue belong to no connection, so nothing is promised. */
+static uint8_t ack_syndrome(const struct ur_qp *qp)
+{
+	uint32_t code = qp->srq ? UR_CREDITS_UNLIMITED : ur_credits_encode(qp->rq.count);
+
+	return (uint8_t)(UR_SYNDROME_ACK | code);
+}
+
+static void carry(struct ur_qp *qp, const struct ur_packet *packet, const struct iovec *payload)
+{
+	const struct ur_tx tx = {
+		.packet = packet,
+		.payload = payload,
+		.payload_count = packet->payload_length > 0,
+		.owner = qp,
+	};
+
+	qp->carrier->send(qp->carrier, &qp->path, &tx);
+}
+
+static struct ur_packet new_response(const struct ur_qp *qp, uint8_t opcode, uint32_t psn)
+{
+	return (struct ur_packet){
+		.opcode = opcode,
+		.migrated = true,
+		.pkey = UR_DEFAULT_PKEY,
+		.dest_qpn = qp->attr.dest_qp_num,
+		.psn = psn,
+		.syndrome = ack_syndrome(qp),
+		.msn = qp->responder.msn,
+	};
+}
+
+static void count_answer(struct ur_qp *qp, uint8_t syndrome)
+{
+	struct ur_counters *counters = &qp->device->counters;
+
+	switch (syndrome & UR_SYNDROME_KIND) {
+	case UR_SYNDROME_NAK:
+		counters->naks_sent++;
+		break;
+	case UR_SYNDROME_RNR_NAK:
+		counters->rnr_naks_sent++;
+		break;
+	default:
+		counters->acks_sent++;
+	}
+}
+
+/* An acknowledgement names the newest that was executed, a NAK the one that was not. */
+static void send_answer(struct ur_qp *qp)
+{
+	struct ur_responder *r = &qp->responder;
+	bool is_ack = (r->syndrome & UR_SYNDROME_KIND) == UR_SYNDROME_ACK;
+	uint32_t psn = is_ack ? ur_psn_add(r->epsn, UR_24_BITS) : r->epsn;
+	struct ur_packet packet = new_response(qp, UR_RC_ACKNOWLEDGE, psn);
+
+	if (!is_ack)
+		packet.syndrome = r->syndrome;
+	r->answer_pending = false;
+	count_answer(qp, packet.syndrome);
+	carry(qp, &packet, NULL);
+}
+
+/* ---- Responses of reads and atomics ---- */
+
+static struct ur_response_job *job_at(const struct ur_responder *r, uint32_t index)
+{
+	return &r->jobs[(r->job_head + index) % r->resource_capacity];
+}
+
+static uint32_t packets_for(const struct ur_qp *qp, uint32_t length)
+{
+	return length == 0 ? 1 : (length + qp->mtu - 1) / qp->mtu;
+}
+
+/* There is room: no more jobs than resources. */
+static void add_job(struct ur_qp *qp, struct ur_response_job job)
+{
+	*job_at(&qp->responder, qp->responder.job_count++) = job;
+	ur_engine_schedule(qp->device, qp);
+}
+
+/* What is asked for again comes before what is to come after it. */
+static void add_job_in_front(struct ur_qp *qp, struct ur_response_job job)
+{
+	struct ur_responder *r = &qp->responder;
+
+	r->job_head = (r->job_head + r->resource_capacity - 1) % r->resource_capacity;
+	r->job_count++;
+	*job_at(r, 0) = job;
+	ur_engine_schedule(qp->device, qp);
+}
+
+static uint8_t read_response_opcode(const struct ur_response_job *job)
+{
+	if (job->first)
+		return job->packets == 1 ? UR_RC_READ_RESPONSE_ONLY : UR_RC_READ_RESPONSE_FIRST;
+	return job->packets == 1 ? UR_RC_READ_RESPONSE_LAST : UR_RC_READ_RESPONSE_MIDDLE;
+}
+
+/* Returns false if the memory may no longer be read. */
+static bool send_read_response(struct ur_qp *qp, struct ur_response_job *job)
+{
+	struct ur_packet packet = new_response(qp, read_response_opcode(job), job->psn);
+	uint32_t length = job->length < qp->mtu ? job->length : qp->mtu;
+	struct iovec payload = { NULL, length };
+
+	if (length > 0) {
+		payload.iov_base = ur_mr_resolve(qp->device, qp->pd, job->rkey, job->va, length,
+						 IBV_ACCESS_REMOTE_READ, true);
+		if (!payload.iov_base)
+			return false;
+	}
+	packet.payload_length = length;
+	job->first = false;
+	job->packets--;
+	job->psn = ur_psn_add(job->psn, 1);
+	job->va += length;
+	job->length -= length;
+	carry(qp, &packet, &payload);
+	return true;
+}
+
+static void send_atomic_response(struct ur_qp *qp, struct ur_response_job *job)
+{
+	struct ur_packet packet = new_response(qp, UR_RC_ATOMIC_ACKNOWLEDGE, job->psn);
+
+	packet.atomic_original = job->original;
+	job->packets--;
+	carry(qp, &packet, NULL);
+}
+
+static void fail(struct ur_qp *qp, enum ur_nak_code code, enum ibv_event_type event);
+
+/* Sends one packet of the oldest job. */
+static void run_job(struct ur_qp *qp)
+{
+	struct ur_responder *r = &qp->responder;
+	struct ur_response_job *job = job_at(r, 0);
+
+	if (job->is_atomic) {
+		send_atomic_response(qp, job);
+	} else if (!send_read_response(qp, job)) {
+		/* The NAK is for this response. */
+		r->epsn = job->psn;
+		r->job_count = 0;
+		fail(qp, UR_NAK_REMOTE_ACCESS, IBV_EVENT_QP_ACCESS_ERR);
+		return;
+	}
+	if (job->packets == 0) {
+		r->job_head = (r->job_head + 1) % r->resource_capacity;
+		r->job_count--;
+	}
+}
+
+bool ur_responder_respond(struct ur_qp *qp)
+{
+	struct ur_responder *r = &qp->responder;
+
+	for (unsigned sent = 0; r->job_count > 0 && sent < UR_RESPONSE_BURST; sent++) {
+		if (qp->carrier->blocked)
+			return true;
+		run_job(qp);
+	}
+	if (r->job_count > 0)
+		return true;
+	if (r->answer_pending && qp->carrier->blocked)
+		return true;
+	if (r->answer_pending)
+		send_answer(qp);
+	return false;
+}
+
+/* ---- Ends ---- */
+
+static void raise_event(struct ur_qp *qp, enum ibv_event_type event)
+{
+	ur_async_raise(qp->context,
+		       event == IBV_EVENT_QP_ACCESS_ERR ? &qp->access_event : &qp->request_event);
+}
+
+/* Answers with a NAK, which is the last that the peer hears. What was executed is answered before it. */
+static void send_last_nak(struct ur_qp *qp, enum ur_nak_code code)
+{
+	struct ur_responder *r = &qp->responder;
+
+	while (r->job_count > 0 && !qp->carrier->blocked)
+		run_job(qp);
+	r->job_count = 0;
+	r->answer_pending = true;
+	r->syndrome = (uint8_t)(UR_SYNDROME_NAK | code);
+	send_answer(qp);
+}
+
+static void fail(struct ur_qp *qp, enum ur_nak_code code, enum ibv_event_type event)
+{
+	send_last_nak(qp, code);
+	raise_event(qp, event);
+	ur_qp_to_error(qp);
+}
+
+/* The receive that the message was to go to ends with the queue pair. */
+static void fail_receive(struct ur_qp *qp, enum ur_nak_code code, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = { .status = status, .opcode = IBV_WC_RECV };
+
+	send_last_nak(qp, code);
+	qp->responder.message = UR_NO_MESSAGE;
+	ur_complete_recv(qp, &qp->responder.wqe, &wc, false);
+	ur_qp_to_error(qp);
+}
+
+/* ---- Execution ---- */
+
+static bool take_receive(struct ur_qp *qp)
+{
+	struct ur_recv_wqe *wqe = &qp->responder.wqe;
+
+	return qp->srq ? ur_srq_take(qp->srq, wqe) : ur_recv_queue_take(&qp->rq, wqe);
+}
+
+static bool permits(const struct ur_qp *qp, int access)
+{
+	return (qp->attr.qp_access_flags & (unsigned)access) == (unsigned)access;
+}
+
+/* Whether length bytes at the request's address may be accessed so. Without bytes there is no check. */
+static bool may_access(const struct ur_qp *qp, const struct ur_packet *packet, uint32_t length,
+		       int access)
+{
+	return permits(qp, access) &&
+	       (length == 0 || ur_mr_resolve(qp->device, qp->pd, packet->rkey, packet->va, length,
+					     (unsigned)access, true));
+}
+
+static void complete_message(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags,
+			     enum ibv_wc_opcode opcode, uint32_t length)
+{
+	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .opcode = opcode, .byte_len = length };
+
+	if (flags & UR_HAS_IMM) {
+		wc.wc_flags |= IBV_WC_WITH_IMM;
+		wc.imm_data = packet->imm;
+	}
+	if (flags & UR_HAS_IETH) {
+		wc.wc_flags |= IBV_WC_WITH_INV;
+		wc.invalidated_rkey = packet->invalidate_rkey;
+	}
+	ur_complete_recv(qp, &qp->responder.wqe, &wc, packet->solicited);
+}
+
+/* The peer takes a key of ours back. */
+static bool invalidate(struct ur_qp *qp, uint32_t rkey)
+{
+	struct ur_mr *mr = ur_mr_find(qp->device, rkey);
+
+	if (!mr || mr->pd != qp->pd || mr->invalidated)
+		return false;
+	mr->invalidated = true;
+	return true;
+}
+
+static enum outcome execute_send(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+{
+	struct ur_responder *r = &qp->responder;
+	enum ibv_wc_status status;
+
+	if (flags & UR_IS_FIRST) {
+		if (!take_receive(qp))
+			return NOT_READY;
+		r->message = UR_SEND_MESSAGE;
+		r->received = 0;
+	}
+	status = ur_scatter(qp, r->wqe.sges, r->wqe.sge_count, r->received, packet->payload,
+			    packet->payload_length);
+	if (status != IBV_WC_SUCCESS)
+		return status == IBV_WC_LOC_LEN_ERR ? RECEIVE_TOO_SHORT : RECEIVE_PROTECTED;
+	r->received += packet->payload_length;
+	if (!(flags & UR_IS_LAST))
+		return EXECUTED;
+	if ((flags & UR_HAS_IETH) && !invalidate(qp, packet->invalidate_rkey))
+		return ACCESS_ERROR;
+	r->message = UR_NO_MESSAGE;
+	complete_message(qp, packet, flags, IBV_WC_RECV, (uint32_t)r->received);
+	return EXECUTED;
+}
+
+static enum outcome begin_write(struct ur_qp *qp, const struct ur_packet *packet)
+{
+	struct ur_responder *r = &qp->responder;
+
+	if (packet->dma_length > UR_MAX_MESSAGE)
+		return INVALID_REQUEST;
+	if (!may_access(qp, packet, packet->dma_length, IBV_ACCESS_REMOTE_WRITE))
+		return ACCESS_ERROR;
+	r->va = packet->va;
+	r->rkey = packet->rkey;
+	r->dma_length = packet->dma_length;
+	r->remaining = packet->dma_length;
+	return EXECUTED;
+}
+
+/* The region is looked for at each packet: it may be gone since the first. */
+static enum outcome write_payload(struct ur_qp *qp, const struct ur_packet *packet)
+{
+	struct ur_responder *r = &qp->responder;
+	void *to;
+
+	if (packet->payload_length == 0)
+		return EXECUTED;
+	to = ur_mr_resolve(qp->device, qp->pd, r->rkey, r->va, packet->payload_length,
+			   IBV_ACCESS_REMOTE_WRITE, true);
+	if (!to)
+		return ACCESS_ERROR;
+	memcpy(to, packet->payload, packet->payload_length);
+	r->va += packet->payload_length;
+	r->remaining -= (uint32_t)packet->payload_length;
+	return EXECUTED;
+}
+
+static enum outcome execute_write(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+{
+	struct ur_responder *r = &qp->responder;
+	enum outcome outcome;
+
+	if (flags & UR_IS_FIRST) {
+		outcome = begin_write(qp, packet);
+		if (outcome != EXECUTED)
+			return outcome;
+	}
+	if (packet->payload_length > r->remaining ||
+	    ((flags & UR_IS_LAST) && packet->payload_length < r->remaining))
+		return INVALID_REQUEST;
+	if ((flags & UR_HAS_IMM) && !take_receive(qp))
+		return NOT_READY;
+	outcome = write_payload(qp, packet);
+	if (outcome != EXECUTED)
+		return outcome;
+	r->message = flags & UR_IS_LAST ? UR_NO_MESSAGE : UR_WRITE_MESSAGE;
+	if (flags & UR_HAS_IMM)
+		complete_message(qp, packet, flags, IBV_WC_RECV_RDMA_WITH_IMM, r->dma_length);
+	return EXECUTED;
+}
+
+/* A peer with more reads and atomics in flight than was agreed asks for what is not kept. */
+static bool has_room_for_resource(const struct ur_responder *r)
+{
+	return r->job_count < r->resource_capacity;
+}
+
+static void keep_resource(struct ur_responder *r, const struct ur_resource *resource)
+{
+	r->resources[r->resource_next] = *resource;
+	r->resource_next = (r->resource_next + 1) % r->resource_capacity;
+	if (r->resource_count < r->resource_capacity)
+		r->resource_count++;
+}
+
+static struct ur_response_job read_job(const struct ur_qp *qp, const struct ur_packet *packet)
+{
+	return (struct ur_response_job){
+		.psn = packet->psn,
+		.packets = packets_for(qp, packet->dma_length),
+		.first = true,
+		.va = packet->va,
+		.rkey = packet->rkey,
+		.length = packet->dma_length,
+	};
+}
+
+static struct ur_response_job atomic_job(const struct ur_resource *resource)
+{
+	return (struct ur_response_job){
+		.is_atomic = true,
+		.psn = resource->psn,
+		.packets = 1,
+		.original = resource->original,
+	};
+}
+
+static enum outcome execute_read(struct ur_qp *qp, const struct ur_packet *packet)
+{
+	struct ur_responder *r = &qp->responder;
+
+	if (!has_room_for_resource(r) || packet->dma_length > UR_MAX_MESSAGE)
+		return INVALID_REQUEST;
+	if (!may_access(qp, packet, packet->dma_length, IBV_ACCESS_REMOTE_READ))
+		return ACCESS_ERROR;
+	keep_resource(r, &(struct ur_resource){
+				 .psn = packet->psn,
+				 .packets = packets_for(qp, packet->dma_length),
+				 .va = packet->va,
+				 .rkey = packet->rkey,
+				 .length = packet->dma_length,
+			 });
+	add_job(qp, read_job(qp, packet));
+	return EXECUTED;
+}
+
+/* On the memory itself, so that it is atomic also towards this machine's processors. */
+static uint64_t execute_on(uint64_t *target, const struct ur_packet *packet)
+{
+	uint64_t original = packet->compare;
+
+	if (packet->opcode == UR_RC_FETCH_ADD)
+		return __atomic_fetch_add(target, packet->swap_or_add, __ATOMIC_SEQ_CST);
+	__atomic_compare_exchange_n(target, &original, packet->swap_or_add, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_SEQ_CST);
+	return original;
+}
+
+static enum outcome execute_atomic(struct ur_qp *qp, const struct ur_packet *packet)
+{
+	struct ur_resource resource = { .is_atomic = true, .psn = packet->psn, .packets = 1 };
+	uint64_t *target;
+
+	if (!has_room_for_resource(&qp->responder) || packet->va % sizeof(*target) != 0)
+		return INVALID_REQUEST;
+	if (!permits(qp, IBV_ACCESS_REMOTE_ATOMIC))
+		return ACCESS_ERROR;
+	target = ur_mr_resolve(qp->device, qp->pd, packet->rkey, packet->va, sizeof(*target),
+			       IBV_ACCESS_REMOTE_ATOMIC, true);
+	if (!target)
+		return ACCESS_ERROR;
+	/* The region's addresses for peers may be aligned where its memory is not. */
+	if ((uintptr_t)target % sizeof(*target) != 0)
+		return INVALID_REQUEST;
+	resource.original = execute_on(target, packet);
+	keep_resource(&qp->responder, &resource);
+	add_job(qp, atomic_job(&resource));
+	return EXECUTED;
+}
+
+/* Whether the packet can follow those before it, and has the length that its place asks for. */
+static bool is_well_formed(const struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+{
+	enum ur_message_kind begun = qp->responder.message;
+
+	if (flags & UR_IS_FIRST
+		    ? begun != UR_NO_MESSAGE
+		    : begun != (flags & UR_IS_SEND ? UR_SEND_MESSAGE : UR_WRITE_MESSAGE))
+		return false;
+	if (!(flags & UR_HAS_PAYLOAD))
+		return true;
+	if (!(flags & UR_IS_LAST))
+		return packet->payload_length == qp->mtu;
+	return packet->payload_length <= qp->mtu &&
+	       (packet->payload_length > 0 || (flags & UR_IS_FIRST));
+}
+
+static enum outcome execute(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+{
+	if (!is_well_formed(qp, packet, flags))
+		return INVALID_REQUEST;
+	if (flags & UR_IS_SEND)
+		return execute_send(qp, packet, flags);
+	if (flags & UR_IS_WRITE)
+		return execute_write(qp, packet, flags);
+	if (packet->opcode == UR_RC_READ_REQUEST)
+		return execute_read(qp, packet);
+	return execute_atomic(qp, packet);
+}
+
+static void move_on(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+{
+	struct ur_responder *r = &qp->responder;
+	bool is_read = packet->opcode == UR_RC_READ_REQUEST;
+
+	r->epsn = ur_psn_add(r->epsn, is_read ? packets_for(qp, packet->dma_length) : 1);
+	r->nak_sent = false;
+	if (flags & UR_IS_LAST)
+		r->msn = (r->msn + 1) & UR_24_BITS;
+	/* A NAK that is still to be sent has been overtaken. */
+	if (packet->ack_request || r->answer_pending)
+		schedule_ack(qp);
+}
+
+static void refuse_for_now(struct ur_qp *qp)
+{
+	qp->responder.nak_sent = true;
+	schedule_answer(qp, (uint8_t)(UR_SYNDROME_RNR_NAK | qp->attr.min_rnr_timer));
+}
+
+static void receive_expected(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+{
+	switch (execute(qp, packet, flags)) {
+	case EXECUTED:
+		move_on(qp, packet, flags);
+		break;
+	case NOT_READY:
+		refuse_for_now(qp);
+		break;
+	case INVALID_REQUEST:
+		fail(qp, UR_NAK_INVALID_REQUEST, IBV_EVENT_QP_REQ_ERR);
+		break;
+	case ACCESS_ERROR:
+		fail(qp, UR_NAK_REMOTE_ACCESS, IBV_EVENT_QP_ACCESS_ERR);
+		break;
+	case RECEIVE_TOO_SHORT:
+		fail_receive(qp, UR_NAK_INVALID_REQUEST, IBV_WC_LOC_LEN_ERR);
+		break;
+	case RECEIVE_PROTECTED:
+		fail_receive(qp, UR_NAK_REMOTE_OPERATION, IBV_WC_LOC_PROT_ERR);
+		break;
+	}
+}
+
+/* ---- Requests that come again, or too early ---- */
+
+static struct ur_resource *find_resource(struct ur_responder *r, uint32_t psn)
+{
+	for (uint32_t i = 0; i < r->resource_count; i++) {
+		int32_t offset = ur_psn_diff(psn, r->resources[i].psn);
+
+		if (offset >= 0 && offset < (int32_t)r->resources[i].packets)
+			return &r->resources[i];
+	}
+	return NULL;
+}
+
+/* The job that sends the responses of a resource; NULL: all of them were sent. */
+static struct ur_response_job *find_job(const struct ur_responder *r,
+					const struct ur_resource *resource)
+{
+	for (uint32_t i = 0; i < r->job_count; i++) {
+		struct ur_response_job *job = job_at(r, i);
+		int32_t offset = ur_psn_diff(job->psn, resource->psn);
+
+		if (offset >= 0 && offset < (int32_t)resource->packets)
+			return job;
+	}
+	return NULL;
+}
+
+/* Whether it asks for the end of what was asked for before: the rest of it, or all. */
+static bool is_part_of(const struct ur_qp *qp, const struct ur_packet *packet,
+		       const struct ur_resource *resource)
+{
+	uint64_t skipped = (uint64_t)(uint32_t)ur_psn_diff(packet->psn, resource->psn) * qp->mtu;
+
+	return !resource->is_atomic && packet->rkey == resource->rkey &&
+	       packet->va == resource->va + skipped && skipped <= resource->length &&
+	       packet->dma_length <= resource->length - skipped;
+}
+
+static void repeat_read(struct ur_qp *qp, const struct ur_packet *packet)
+{
+	struct ur_responder *r = &qp->responder;
+	const struct ur_resource *resource = find_resource(r, packet->psn);
+	struct ur_response_job *job;
+
+	if (!resource || !is_part_of(qp, packet, resource)) {
+		qp->device->counters.rx_unexpected++;
+		return;
+	}
+	job = find_job(r, resource);
+	if (job) /* begins anew, in its place */
+		*job = read_job(qp, packet);
+	else if (has_room_for_resource(r))
+		add_job_in_front(qp, read_job(qp, packet));
+}
+
+static void repeat_atomic(struct ur_qp *qp, const struct ur_packet *packet)
+{
+	struct ur_responder *r = &qp->responder;
+	const struct ur_resource *resource = find_resource(r, packet->psn);
+
+	if (resource && resource->is_atomic && !find_job(r, resource) && has_room_for_resource(r))
+		add_job_in_front(qp, atomic_job(resource));
+}
+
+static void receive_duplicate(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+{
+	qp->device->counters.rx_duplicate++;
+	if (packet->opcode == UR_RC_READ_REQUEST)
+		repeat_read(qp, packet);
+	else if (flags & UR_HAS_ATOMIC)
+		repeat_atomic(qp, packet);
+	else if (!qp->responder.answer_pending)
+		schedule_ack(qp);
+}
+
+static void receive_early(struct ur_qp *qp)
+{
+	qp->device->counters.rx_out_of_sequence++;
+	if (qp->responder.nak_sent)
+		return;
+	qp->responder.nak_sent = true;
+	schedule_answer(qp, UR_SYNDROME_NAK | UR_NAK_SEQUENCE);
+}
+
+static void note_first_request(struct ur_qp *qp)
+{
+	qp->responder.heard = true;
+	if (qp->attr.qp_state == IBV_QPS_RTR)
+		ur_async_raise(qp->context, &qp->established_event);
+}
+
+void ur_responder_receive(struct ur_qp *qp, const struct ur_packet *packet, uint64_t now)
+{
+	int32_t ahead = ur_psn_diff(packet->psn, qp->responder.epsn);
+	uint32_t flags = ur_opcode_flags(packet->opcode);
+
+	(void)now;
+	if (!qp->responder.heard)
+		note_first_request(qp);
+	if (ahead == 0)
+		receive_expected(qp, packet, flags);
+	else if (ahead < 0)
+		receive_duplicate(qp, packet, flags);
+	else
+		receive_early(qp);
+}
+
+/* ---- Life ---- */
+
+int ur_responder_start(struct ur_qp *qp)
+{
+	struct ur_responder *r = &qp->responder;
+	uint32_t capacity = qp->attr.max_dest_rd_atomic;
+
+	*r = (struct ur_responder){ .epsn = qp->attr.rq_psn, .resource_capacity = capacity };
+	if (capacity == 0)
+		return 0;
+	r->resources = calloc(capacity, sizeof(*r->resources));
+	r->jobs = calloc(capacity, sizeof(*r->jobs));
+	if (r->resources && r->jobs)
+		return 0;
+	ur_responder_free(qp);
+	return ENOMEM;
+}
+
+void ur_responder_free(struct ur_qp *qp)
+{
+	free(qp->responder.resources);
+	free(qp->responder.jobs);
+	qp->responder = (struct ur_responder){ 0 };
+}

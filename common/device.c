@@ -225,7 +225,7 @@ static enum rs_status no_such_device(const char *name, struct ibv_device **verbs
 			       (*verbs_list)->name);
 	if (!names[0])
 		LOG_ERROR(
-			"no RDMA device on this machine%s%s%s; a software one: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev IFNAME",
+			"no RDMA device on this machine%s%s%s; software ones: uroce, if this program was built with it and a network interface is up (ip link set lo up), or the kernel's: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev IFNAME",
 			name ? " (\"" : "", name ? name : "", name ? "\" was asked for)" : "");
 	else if (name)
 		LOG_ERROR("no RDMA device \"%s\" on this machine; there is: %s", name, names);

@@ -20,6 +20,9 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(ROOT, "build")))
 
+# How the list of devices begins: in the virtual machine with the kernel's, which is the best.
+DEVICES = "rxe0" if "RXE_VM" in os.environ else "uroce_"
+
 # Nothing here takes so long, not even on an emulated machine under a sanitizer: it ends a test that
 # hangs.
 PATIENCE = 90

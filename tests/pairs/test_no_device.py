@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the programs say on a machine that has no RDMA device."""
+"""What the programs say where no RDMA device is: not even uroce has one without a network interface."""
 
 import os
 import unittest
@@ -12,6 +12,12 @@ SYSFS = "/sys/class/infiniband"
 
 @unittest.skipIf(os.path.isdir(SYSFS) and os.listdir(SYSFS), "this machine has an RDMA device")
 class NoDevice(PairTest):
+    # In a network namespace of its own nothing is up.
+    NO_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
+
+    def start(self, program, *arguments):
+        return super().start(program, *arguments, prefix=self.NO_NETWORK)
+
     def test_any_device(self):
         for program in ("rdma_read_requester", "rdma_read_responder"):
             with self.subTest(program=program):

@@ -1,0 +1,84 @@
+/*
+ * Protection domains and memory regions.
+ */
+#include "../core/mr.h"
+#include "../core/pd.h"
+#include "api.h"
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+UR_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct ur_pd *pd;
+
+	if (!ur_has_ours(context))
+		return UR_FORWARD(NULL, ibv_alloc_pd, context);
+	pd = ur_pd_alloc(ur_context_of(context));
+	return pd ? &pd->verbs : NULL;
+}
+
+UR_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	if (!ur_has_ours(pd->context))
+		return UR_FORWARD(ENOSYS, ibv_dealloc_pd, pd);
+	return ur_pd_dealloc((struct ur_pd *)pd);
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			     unsigned access)
+{
+	struct ur_mr *mr = ur_mr_register((struct ur_pd *)pd, addr, length, iova, access);
+
+	return mr ? &mr->verbs : NULL;
+}
+
+/* An address that no byte can have must not be taken for none. */
+static struct ibv_mr *reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				  unsigned access)
+{
+	if (iova != UR_NO_IOVA)
+		return reg_mr(pd, addr, length, iova, access);
+	errno = EINVAL;
+	return NULL;
+}
+
+UR_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	if (!ur_has_ours(pd->context))
+		return UR_FORWARD(NULL, ibv_reg_mr, pd, addr, length, access);
+	return reg_mr(pd, addr, length, UR_NO_IOVA, (unsigned)access);
+}
+
+UR_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
+					 uint64_t iova, int access)
+{
+	if (!ur_has_ours(pd->context))
+		return UR_FORWARD(NULL, ibv_reg_mr_iova, pd, addr, length, iova, access);
+	return reg_mr_iova(pd, addr, length, iova, (unsigned)access);
+}
+
+UR_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+					  uint64_t iova, unsigned access)
+{
+	if (!ur_has_ours(pd->context))
+		return UR_FORWARD(NULL, ibv_reg_mr_iova2, pd, addr, length, iova, access);
+	return reg_mr_iova(pd, addr, length, iova, access);
+}
+
+UR_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+			   size_t length, int access)
+{
+	if (!ur_has_ours(mr->context))
+		return UR_FORWARD(IBV_REREG_MR_ERR_INPUT, ibv_rereg_mr, mr, flags, pd, addr, length,
+				  access);
+	return ur_mr_reregister((struct ur_mr *)mr, flags, (struct ur_pd *)pd, addr, length,
+				(unsigned)access);
+}
+
+UR_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	if (!ur_has_ours(mr->context))
+		return UR_FORWARD(ENOSYS, ibv_dereg_mr, mr);
+	return ur_mr_deregister((struct ur_mr *)mr);
+}

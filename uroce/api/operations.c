@@ -1,0 +1,52 @@
+/*
+ * The tables of a context. Verbs look whether most operations are there, and fail with EOPNOTSUPP if not;
+ * those that they call without looking are refused here.
+ */
+#include "operations.h"
+
+#include <errno.h>
+
+#include "../core/qp.h"
+#include "query.h"
+
+static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	(void)qp;
+	(void)mw;
+	(void)bind;
+	return EOPNOTSUPP;
+}
+
+static int dealloc_mw(struct ibv_mw *mw)
+{
+	(void)mw;
+	return EOPNOTSUPP;
+}
+
+static int close_xrcd(struct ibv_xrcd *xrcd)
+{
+	(void)xrcd;
+	return EOPNOTSUPP;
+}
+
+void ur_context_set_ops(struct verbs_context *verbs)
+{
+	verbs->query_port = ur_query_port;
+	verbs->query_rt_values = ur_query_rt_values;
+	verbs->create_cq_ex = ur_create_cq_ex;
+	verbs->query_device_ex = ur_query_device_ex;
+	verbs->create_qp_ex = ur_create_qp_ex;
+	verbs->get_srq_num = ur_get_srq_num;
+	verbs->create_srq_ex = ur_create_srq_ex;
+	verbs->close_xrcd = close_xrcd;
+
+	verbs->context.ops._compat_query_device = ur_query_device;
+	verbs->context.ops._compat_query_port = ur_query_old_port;
+	verbs->context.ops.bind_mw = bind_mw;
+	verbs->context.ops.dealloc_mw = dealloc_mw;
+	verbs->context.ops.poll_cq = ur_cq_poll;
+	verbs->context.ops.req_notify_cq = ur_cq_request_notification;
+	verbs->context.ops.post_srq_recv = ur_srq_post;
+	verbs->context.ops.post_send = ur_qp_post_send;
+	verbs->context.ops.post_recv = ur_qp_post_recv;
+}

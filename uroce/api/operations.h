@@ -1,0 +1,15 @@
+/*
+ * Operations that programs call through the tables of a context, and that stand beside the exported
+ * functions that do the same in the ordinary way.
+ */
+#ifndef UR_OPERATIONS_H
+#define UR_OPERATIONS_H
+
+#include <infiniband/verbs.h>
+
+struct ibv_cq_ex *ur_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+struct ibv_qp *ur_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_srq *ur_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+int ur_get_srq_num(struct ibv_srq *srq, uint32_t *number);
+
+#endif

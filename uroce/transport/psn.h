@@ -13,10 +13,10 @@ static inline uint32_t ur_psn_add(uint32_t psn, uint32_t count)
 	return (psn + count) & UR_24_BITS;
 }
 
-/* How far a is ahead of b; negative: behind. */
-static inline int32_t ur_psn_diff(uint32_t a, uint32_t b)
+/* How far one is ahead of the other; negative: behind. */
+static inline int32_t ur_psn_diff(uint32_t ahead, uint32_t behind)
 {
-	return (int32_t)((a - b) << 8) >> 8;
+	return (int32_t)((ahead - behind) << 8) >> 8;
 }
 
 #endif

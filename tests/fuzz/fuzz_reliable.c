@@ -1,0 +1,122 @@
+/*
+ * Packets from a peer that may send anything, to a queue pair that has requests of its own in flight:
+ * none may bring access to memory that is not registered for it, or break what the queue pair holds.
+ *
+ * Input: packets, each with one byte of what to set right in it (so that most get past the first
+ * checks), one of its length, and its bytes.
+ */
+#include "../unit/uroce/simulation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../uroce/core/clock.h"
+#include "../../uroce/transport/psn.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+	RIGHT_PSN = 1,
+	RIGHT_KEY = 2,
+	RIGHT_ADDRESS = 4,
+	NEAR_PSN = 8,
+	FULL_PACKET = 16,
+	LATER = 32
+};
+
+#define WINDOW_OFFSET 8192
+#define WINDOW_SIZE   4096
+#define RECEIVE_SIZE  3000
+
+static const uint8_t full_payload[4096];
+static struct ur_mr *window; /* the only memory that the peer may change by writing */
+
+static void set_up(void)
+{
+	struct simulation_config config = simulation_defaults;
+
+	config.max_wr = 16;
+	simulation_create(&config);
+	window = ur_mr_register(b.pd, b.memory + WINDOW_OFFSET, WINDOW_SIZE, UINT64_MAX,
+				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+					IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	/* The region of all memory that others tests use would permit too much. */
+	b.mr->access = IBV_ACCESS_LOCAL_WRITE;
+}
+
+static void post_requests(void)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						      IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND };
+
+	for (unsigned i = 0; i < 4; i++) {
+		bool is_atomic = opcodes[i] == IBV_WR_ATOMIC_FETCH_AND_ADD;
+		struct ibv_sge sge = simulation_sge(&b, 0, is_atomic ? 8 : RECEIVE_SIZE);
+		struct ibv_send_wr wr = simulation_wr(opcodes[i], &sge, i);
+
+		simulation_post_send(&b, &wr);
+	}
+}
+
+static void set_right(struct ur_packet *packet, unsigned what)
+{
+	bool is_request = ur_opcode_flags(packet->opcode) & UR_IS_REQUEST;
+
+	if (what & RIGHT_PSN)
+		packet->psn = is_request ? b.qp->responder.epsn : b.qp->requester.una_psn;
+	if (what & NEAR_PSN)
+		packet->psn = ur_psn_add(b.qp->responder.epsn, (packet->psn & 31) - 16);
+	if (what & RIGHT_KEY)
+		packet->rkey = window->verbs.rkey;
+	if (what & RIGHT_ADDRESS)
+		packet->va = (uintptr_t)window->verbs.addr + (packet->va & 0x1fff);
+	if (what & FULL_PACKET && ur_opcode_flags(packet->opcode) & UR_HAS_PAYLOAD) {
+		packet->payload = full_payload;
+		packet->payload_length = b.qp->mtu;
+	}
+}
+
+static void give(const uint8_t *bytes, size_t length, unsigned what)
+{
+	/* An allocation of its own, so that reading past the end is seen. */
+	uint8_t *copy = malloc(length ? length : 1);
+	struct ur_packet packet;
+
+	memcpy(copy, bytes, length);
+	if (ur_packet_decode(copy, length, &packet) == UR_DECODED) {
+		set_right(&packet, what);
+		simulation_deliver(&b, &packet);
+	}
+	if (what & LATER && b.qp->deadline != UR_NEVER)
+		ur_requester_run_timer(b.qp, b.qp->deadline);
+	free(copy);
+	simulation_lose_all();
+}
+
+static void check_memory(void)
+{
+	/* Receives and reads go to the beginning, writes and atomics to the window. */
+	assert_all_bytes(b.memory + RECEIVE_SIZE, WINDOW_OFFSET - RECEIVE_SIZE, 0);
+	assert_all_bytes(b.memory + WINDOW_OFFSET + WINDOW_SIZE, 65536, 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct simulation_config config = simulation_defaults;
+
+	if (!window)
+		set_up();
+	simulation_reconnect(&config);
+	post_requests();
+	for (unsigned i = 0; i < 4; i++)
+		simulation_post_recv(&b, i, 0, RECEIVE_SIZE);
+	while (size >= 2) {
+		size_t length = data[1] < size - 2 ? data[1] : size - 2;
+
+		give(data + 2, length, data[0]);
+		data += 2 + length;
+		size -= 2 + length;
+	}
+	check_memory();
+	return 0;
+}

@@ -166,9 +166,10 @@ static uint32_t undo_zeros(uint32_t crc, size_t length)
 }
 
 /*
- * The bits in which two identifications differ whose ICRCs differ as given. CRCs are linear, so that
- * is the CRC, without its inversions, of a packet which is zero but for those bits; and that of zeros
- * alone which begins with these bits in its lower half. length: from the identification on.
+ * The bits in which two identifications differ whose ICRCs differ as given. CRCs are linear, so
+ * that is the CRC, without its inversions, of a packet which is zero but for those bits; and that
+ * of zeros alone which begins with these bits in its lower half. length: from the identification
+ * on.
  */
 static bool find_id_difference(uint32_t difference, size_t length, uint16_t *id_difference)
 {

@@ -7,15 +7,17 @@ usage()
 	cat <<'EOF'
 usage: uroce-run [OPTION]... PROGRAM [ARGUMENT]...
 
-Runs a program with a software RDMA device for each network interface that is up: uroce_eth0, uroce_lo, ….
+Runs a program with a software RDMA device for each network interface that is up: uroce_eth0,
+uroce_lo and so on.
 
   --pcap FILE    write all packets to FILE, for Wireshark
-  --faults TEXT  spoil packets on their way out: drop=5%,dup=1%,reorder=1%,corrupt=0.1%,delay=2ms,seed=7
+  --faults TEXT  spoil packets on their way out, for example
+                 drop=5%,dup=1%,reorder=1%,corrupt=0.1%,delay=2ms,seed=7
   --log LEVEL    say more on standard error: error, warning, info, debug
   --counters     print counters at the end
   --help         show this
 
-The same through the environment: UROCE_PCAP, UROCE_FAULTS, UROCE_LOG, UROCE_COUNTERS=1, and LD_PRELOAD.
+The same through the environment: UROCE_PCAP, UROCE_FAULTS, UROCE_LOG, UROCE_COUNTERS=1, LD_PRELOAD.
 EOF
 }
 

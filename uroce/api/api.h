@@ -1,7 +1,7 @@
 /*
- * What the exported functions share. Each is named as in libibverbs: for an object of a uroce device it
- * does the work itself, for any other it calls the next definition, the real library's. functions.txt
- * lists all functions that libibverbs has, and what becomes of each here.
+ * What the exported functions share. Each is named as in libibverbs: for an object of a uroce
+ * device it does the work itself, for any other it calls the next definition, the real library's.
+ * functions.txt lists all functions that libibverbs has, and what becomes of each here.
  */
 #ifndef UR_API_H
 #define UR_API_H

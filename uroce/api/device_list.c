@@ -18,7 +18,10 @@ static struct device_list *list_of(struct ibv_device **devices)
 	return (struct device_list *)((char *)devices - offsetof(struct device_list, devices));
 }
 
-/* A machine without RDMA is a failure for the real library; here it is one that has no real devices. */
+/*
+ * A machine without RDMA is a failure for the real library; here it is one that has no real
+ * devices.
+ */
 static struct ibv_device **get_real(unsigned *count)
 {
 	int found = 0;

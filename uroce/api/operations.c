@@ -1,6 +1,6 @@
 /*
- * The tables of a context. Verbs look whether most operations are there, and fail with EOPNOTSUPP if not;
- * those that they call without looking are refused here.
+ * The tables of a context. Verbs look whether most operations are there, and fail with EOPNOTSUPP
+ * if not; those that they call without looking are refused here.
  */
 #include "operations.h"
 

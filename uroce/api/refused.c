@@ -1,5 +1,6 @@
 /*
- * What a uroce device does not have. The real library must not see its objects, so these are here as well.
+ * What a uroce device does not have. The real library must not see its objects, so these are here
+ * as well.
  */
 #include "api.h"
 

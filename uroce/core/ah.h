@@ -16,8 +16,8 @@ struct ur_ah *ur_ah_create(struct ur_pd *pd, const struct ibv_ah_attr *attr);
 int ur_ah_destroy(struct ur_ah *ah);
 
 /*
- * The way back to the sender of a datagram, from its completion and the 40 bytes in front of its data: an
- * IPv6 header, or 20 bytes and an IPv4 header. Returns 0 or EINVAL.
+ * The way back to the sender of a datagram, from its completion and the 40 bytes in front of its
+ * data: an IPv6 header, or 20 bytes and an IPv4 header. Returns 0 or EINVAL.
  */
 int ur_ah_attr_from_wc(const struct ur_device *device, uint8_t port, const struct ibv_wc *wc,
 		       const struct ibv_grh *grh, struct ibv_ah_attr *attr);

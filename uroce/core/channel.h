@@ -1,5 +1,6 @@
 /*
- * Completion channel: its file descriptor (an eventfd that counts) is readable while there are events.
+ * Completion channel: its file descriptor (an eventfd that counts) is readable while there are
+ * events.
  */
 #ifndef UR_CHANNEL_H
 #define UR_CHANNEL_H
@@ -24,7 +25,9 @@ int ur_channel_destroy(struct ur_channel *channel);
 void ur_channel_signal(struct ur_channel *channel, struct ur_cq *cq);
 /* Takes back a queue's events that were not read. */
 void ur_channel_withdraw(struct ur_channel *channel, struct ur_cq *cq);
-/* Reads one event; waits for it unless the descriptor is non-blocking. Returns 0, or -1 and errno. */
+/*
+ * Reads one event; waits for it unless the descriptor is non-blocking. Returns 0, or -1 and errno.
+ */
 int ur_channel_get(struct ur_channel *channel, struct ur_cq **cq);
 
 #endif

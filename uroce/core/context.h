@@ -44,8 +44,8 @@ struct ur_context *ur_context_open(struct ur_device *device);
 /* Returns 0, or EBUSY while objects are left. */
 int ur_context_close(struct ur_context *context);
 /*
- * For a program that closes a context though objects are left, as verbs allow: its queue pairs are reset,
- * so that no peer reaches the memory any more. All else stays until the process ends.
+ * For a program that closes a context though objects are left, as verbs allow: its queue pairs are
+ * reset, so that no peer reaches the memory any more. All else stays until the process ends.
  */
 void ur_context_abandon(struct ur_context *context);
 

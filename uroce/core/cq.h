@@ -1,6 +1,6 @@
 /*
- * Completion queue: a ring that packets and requests fill, and a program empties. It has a lock of its
- * own, so that polling does not wait for packets that are being handled.
+ * Completion queue: a ring that packets and requests fill, and a program empties. It has a lock of
+ * its own, so that polling does not wait for packets that are being handled.
  */
 #ifndef UR_CQ_H
 #define UR_CQ_H
@@ -36,8 +36,8 @@ struct ur_cq {
 	struct ur_async_event error_event;
 
 	/*
-	 * Of the extended poll. Not the lock above: from start to end a program may post requests, which
-	 * takes the device's lock, under which completions are pushed.
+	 * Of the extended poll. Not the lock above: from start to end a program may post requests,
+	 * which takes the device's lock, under which completions are pushed.
 	 */
 	pthread_mutex_t poll_lock;
 	struct ur_cqe current;
@@ -61,19 +61,24 @@ void ur_cq_acknowledge(struct ur_cq *cq, unsigned events);
 int ur_cq_resize(struct ur_cq *cq, int cqe);
 
 /*
- * Adds a completion, and signals the channel if the queue is armed for it. solicited: the message had
- * that bit. A queue that is full loses it, raises IBV_EVENT_CQ_ERR and keeps an overrun flag.
+ * Adds a completion, and signals the channel if the queue is armed for it. solicited: the message
+ * had that bit. A queue that is full loses it, raises IBV_EVENT_CQ_ERR and keeps an overrun flag.
  */
 void ur_cq_push(struct ur_cq *cq, const struct ibv_wc *wc, bool solicited);
 
-/* The operations of verbs: ibv_poll_cq, ibv_req_notify_cq. Polling an empty queue drives the engine. */
+/*
+ * The operations of verbs: ibv_poll_cq, ibv_req_notify_cq. Polling an empty queue drives the
+ * engine.
+ */
 int ur_cq_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int ur_cq_request_notification(struct ibv_cq *cq, int solicited_only);
 
 /* Takes the oldest completion; false: there is none. */
 bool ur_cq_take(struct ur_cq *cq, struct ur_cqe *cqe);
 
-/* Makes a queue an extended one. Returns 0, EINVAL, or EOPNOTSUPP: what attr asks for is not there. */
+/*
+ * Makes a queue an extended one. Returns 0, EINVAL, or EOPNOTSUPP: what attr asks for is not there.
+ */
 int ur_cq_extend(struct ur_cq *cq, const struct ibv_cq_init_attr_ex *attr);
 
 #endif

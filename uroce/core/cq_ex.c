@@ -1,6 +1,6 @@
 /*
- * Extended completion queues: a program goes from completion to completion (start, next, end) and reads
- * the fields of the current one by calls.
+ * Extended completion queues: a program goes from completion to completion (start, next, end) and
+ * reads the fields of the current one by calls.
  */
 #include <errno.h>
 

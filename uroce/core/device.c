@@ -213,8 +213,9 @@ static void unlock_table(void)
 }
 
 /*
- * Devices that are open are the parent's: they leave the table, and what the child does to their contexts
- * does not touch the link. Their locks may have been held by a thread that the child does not have.
+ * Devices that are open are the parent's: they leave the table, and what the child does to their
+ * contexts does not touch the link. Their locks may have been held by a thread that the child does
+ * not have. What was counted is the parent's, too.
  */
 static void disown_open_devices(void)
 {
@@ -223,6 +224,7 @@ static void disown_open_devices(void)
 	while (*link) {
 		struct ur_device *device = *link;
 
+		device->counters = (struct ur_counters){ 0 };
 		if (device->contexts == 0) {
 			link = &device->next;
 			continue;
@@ -258,7 +260,7 @@ int ur_devices_scan(struct ur_device ***list, unsigned *count)
 /* Table's lock held. */
 static int start(struct ur_device *device)
 {
-	int error = device->inherited ? ENODEV : update_all();
+	int error = update_all();
 
 	if (!error && device->gid_count == 0) {
 		ur_log(UR_LOG_ERROR, "%s: the network interface is gone, or has no address",
@@ -272,6 +274,8 @@ int ur_device_get(struct ur_device *device)
 {
 	int error = 0;
 
+	if (device->inherited)
+		return ENODEV;
 	lock_table();
 	if (device->contexts == 0)
 		error = start(device);

@@ -1,11 +1,11 @@
 /*
- * Device: one per network interface that is up and has an address, named uroce_IFNAME. It exists once
- * in a process, however many contexts are opened on it. Its lock guards all that packets and the
- * program share: queue pairs, keys, shared receive queues, the link.
+ * Device: one per network interface that is up and has an address, named uroce_IFNAME. It exists
+ * once in a process, however many contexts are opened on it. Its lock guards all that packets and
+ * the program share: queue pairs, keys, shared receive queues, the link.
  *
- * Its GIDs are the interface's addresses: IPv4 first (as ::ffff:a.b.c.d), then IPv6, then IPv6 link-local,
- * so that the one a program takes without asking reaches most. For the same reason the loopback
- * interface's device is the last in the list.
+ * Its GIDs are the interface's addresses: IPv4 first (as ::ffff:a.b.c.d), then IPv6, then IPv6
+ * link-local, so that the one a program takes without asking reaches most. For the same reason the
+ * loopback interface's device is the last in the list.
  *
  * Order of locks: the table of devices, a device, a completion queue, a completion channel.
  */
@@ -74,10 +74,15 @@ static inline struct ur_device *ur_device_of(const struct ibv_device *device)
 int ur_device_get(struct ur_device *device);
 void ur_device_put(struct ur_device *device);
 
-/* The process ends: lets the engines of open devices send what is queued, and prints the counters. */
+/*
+ * The process ends: lets the engines of open devices send what is queued, and prints the counters.
+ */
 void ur_devices_at_exit(void);
 
-/* The GIDs as addresses of the interface. addresses: room for UR_MAX_GIDS; returns how many it filled. */
+/*
+ * The GIDs as addresses of the interface. addresses: room for UR_MAX_GIDS; returns how many it
+ * filled.
+ */
 size_t ur_device_addresses(const struct ur_device *device, struct ur_link_address *addresses);
 
 /* Makes a path to a peer. port: UDP, in host order. Returns 0, or EINVAL and logs why. */

@@ -19,6 +19,13 @@
 /* Batches that the thread handles before it lets others have the lock. */
 #define BATCHES_AT_ONCE 8
 
+/*
+ * While much data flows the thread looks for more for a while before it sleeps: to be woken takes longer
+ * than the next batch, and costs the sender's time too. Short messages are not worth a processor.
+ */
+#define BULK_BYTES (16 * 1024)
+#define BULK_NS    (50 * 1000)
+
 /* Sources of UDP packets from here on are of devices that spread flows over them: no uroce's. */
 #define FIRST_DEVICE_PORT 49152
 
@@ -35,6 +42,7 @@ struct ur_engine {
 	uint64_t sleeping_until; /* of the thread; 0: it is awake */
 	uint64_t next_deadline;  /* no timer ends before */
 	uint64_t next_owner_tick;
+	uint64_t bulk_end; /* the thread does not sleep before */
 	struct ur_qp *timed;
 	struct ur_qp *scheduled_first;
 	struct ur_qp *scheduled_last;
@@ -383,6 +391,11 @@ static void go_on_sending(struct ur_device *device)
 	}
 }
 
+static uint64_t bytes_moved(const struct ur_device *device)
+{
+	return device->counters.rx_bytes + device->counters.tx_bytes;
+}
+
 /* Handles what has arrived and what is due. Returns whether there may be more at once. */
 static bool work(struct ur_device *device)
 {
@@ -396,6 +409,17 @@ static bool work(struct ur_device *device)
 			break;
 	}
 	return more;
+}
+
+static bool work_in_bulk(struct ur_device *device, uint64_t now)
+{
+	struct ur_engine *engine = device->engine;
+	uint64_t before = bytes_moved(device);
+	bool more = work(device);
+
+	if (bytes_moved(device) - before >= BULK_BYTES)
+		engine->bulk_end = now + BULK_NS;
+	return more || now < engine->bulk_end;
 }
 
 static uint64_t work_until(struct ur_device *device)
@@ -416,7 +440,7 @@ static uint64_t work_until(struct ur_device *device)
 	if (lease_end > 0)
 		ur_engine_flush(device);
 	else
-		more = work(device);
+		more = work_in_bulk(device, now);
 	flush_carrier(device);
 	deadline = next_deadline(device);
 	if (lease_end > 0 && lease_end < deadline)

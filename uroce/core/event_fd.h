@@ -1,7 +1,8 @@
 /*
- * Event descriptor: what a program waits on for events, which stand in a list elsewhere. It is readable
- * while there are some: whoever adds one to the list adds a token here, and whoever wants one takes
- * a token first. (A token whose event was withdrawn meanwhile leads to an empty list: take another.)
+ * Event descriptor: what a program waits on for events, which stand in a list elsewhere. It is
+ * readable while there are some: whoever adds one to the list adds a token here, and whoever wants
+ * one takes a token first. (A token whose event was withdrawn meanwhile leads to an empty list:
+ * take another.)
  */
 #ifndef UR_EVENT_FD_H
 #define UR_EVENT_FD_H

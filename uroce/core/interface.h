@@ -1,5 +1,6 @@
 /*
- * Network interfaces that can carry RoCE: they are up, have an address, and their MTU is large enough.
+ * Network interfaces that can carry RoCE: they are up, have an address, and their MTU is large
+ * enough.
  */
 #ifndef UR_INTERFACE_H
 #define UR_INTERFACE_H
@@ -12,7 +13,10 @@ struct ur_interface {
 	bool loopback;
 	uint8_t mac[6]; /* zeros: it has none */
 	enum ibv_mtu mtu;
-	/* In the order that a device has them; addresses that the system does not use yet are not there. */
+	/*
+	 * In the order that a device has them; addresses that the system does not use yet are not
+	 * there.
+	 */
 	union ibv_gid gids[UR_MAX_GIDS];
 	unsigned gid_count;
 };

@@ -113,8 +113,8 @@ static int check_mapped(uintptr_t page, size_t length)
 }
 
 /*
- * Makes sure that memory is there, and that it can be written if it shall be, as pinning it does for a
- * device.
+ * Makes sure that memory is there, and that it can be written if it shall be, as pinning it does
+ * for a device.
  */
 static int populate(const void *addr, size_t length, bool writable)
 {

@@ -41,14 +41,14 @@ struct ur_key_table {
 #define UR_NO_IOVA UINT64_MAX
 
 /*
- * NULL and errno on failure: EINVAL, EOPNOTSUPP, ENOMEM, or EFAULT (not all of the memory is there, or it
- * is not writable though access needs that). iova: UR_NO_IOVA stands for addr.
+ * NULL and errno on failure: EINVAL, EOPNOTSUPP, ENOMEM, or EFAULT (not all of the memory is there,
+ * or it is not writable though access needs that). iova: UR_NO_IOVA stands for addr.
  */
 struct ur_mr *ur_mr_register(struct ur_pd *pd, void *addr, size_t length, uint64_t iova,
 			     unsigned access);
 /*
- * Flags, pd, addr, length, access as ibv_rereg_mr. Returns 0, or one of enum ibv_rereg_mr_err_code and
- * errno; the region is then as it was.
+ * Flags, pd, addr, length, access as ibv_rereg_mr. Returns 0, or one of enum ibv_rereg_mr_err_code
+ * and errno; the region is then as it was.
  */
 int ur_mr_reregister(struct ur_mr *mr, int flags, struct ur_pd *pd, void *addr, size_t length,
 		     unsigned access);
@@ -61,8 +61,8 @@ struct ur_mr *ur_mr_find(const struct ur_device *device, uint32_t key);
 /*
  * Where length bytes at address of the region with that key are in this process; NULL when there is
  * no such key in this protection domain, or the region does not hold the range, or not all of the
- * access flags. length 0 still needs the key. For a remote access pass the remote flag wanted, for a
- * local one IBV_ACCESS_LOCAL_WRITE or 0. Device's lock held.
+ * access flags. length 0 still needs the key. For a remote access pass the remote flag wanted, for
+ * a local one IBV_ACCESS_LOCAL_WRITE or 0. Device's lock held.
  */
 void *ur_mr_resolve(const struct ur_device *device, const struct ur_pd *pd, uint32_t key,
 		    uint64_t address, uint64_t length, unsigned access, bool remote);

@@ -23,8 +23,9 @@ struct ur_srq {
 /* NULL and errno on failure. The limit of attr is not looked at (man ibv_create_srq). */
 struct ur_srq *ur_srq_create(struct ur_pd *pd, void *srq_context, const struct ibv_srq_attr *attr);
 /*
- * As ibv_modify_srq. Returns 0 or an errno, and then nothing was changed. A limit that is not reached when it
- * is set raises its event at once: no receive may ever be taken that could raise it.
+ * As ibv_modify_srq. Returns 0 or an errno, and then nothing was changed. A limit that is not
+ * reached when it is set raises its event at once: no receive may ever be taken that could raise
+ * it.
  */
 int ur_srq_modify(struct ur_srq *srq, const struct ibv_srq_attr *attr, int mask);
 int ur_srq_query(struct ur_srq *srq, struct ibv_srq_attr *attr);

@@ -305,7 +305,7 @@ static unsigned count_alike(const struct ur_batch *batch, unsigned first)
 	return end - first;
 }
 
-/* Returns how many of the messages from first on the system has taken; 0 and errno: not even one. */
+/* Returns how many of the messages from first on the system has taken; 0 and errno: none. */
 static unsigned send_messages(struct ur_batch *batch, unsigned first)
 {
 	int fd = batch->messages[first].sock->fd;
@@ -319,8 +319,9 @@ static unsigned send_messages(struct ur_batch *batch, unsigned first)
 }
 
 /*
- * A message that the system refused. EIO: the interface cannot take apart a message of several packets.
- * These are lost, as their ICRCs are right for one message only; the next will go one by one.
+ * A message that the system refused. EIO: the interface cannot take apart a message of several
+ * packets. These are lost, as their ICRCs are right for one message only; the next will go one by
+ * one.
  */
 static void skip_message(struct ur_batch *batch, const struct ur_batch_message *message, int error)
 {

@@ -1,9 +1,9 @@
 /*
- * Batch: the link's carrier. Gathers packets and hands many of them to the system at once: packets of
- * one size to one peer as one message (UDP GSO), and many messages with one call.
+ * Batch: the link's carrier. Gathers packets and hands many of them to the system at once: packets
+ * of one size to one peer as one message (UDP GSO), and many messages with one call.
  *
- * Headers, ICRCs and small payloads are written into the batch's store, large payloads are sent from
- * where they are:
+ * Headers, ICRCs and small payloads are written into the batch's store, large payloads are sent
+ * from where they are:
  *
  *   store   | headers | padding, ICRC, headers | padding, ICRC, headers | padding, ICRC |
  *   pieces       1                3                       5                    7
@@ -23,8 +23,8 @@
 /* No more than the system takes for one message. */
 #define UR_BATCH_PIECES 1024
 /*
- * A payload up to that size is copied: it may change while it is being sent, for example the buffer of an
- * atomic, without spoiling the ICRC, and the copy is cheaper than further pieces.
+ * A payload up to that size is copied: it may change while it is being sent, for example the buffer
+ * of an atomic, without spoiling the ICRC, and the copy is cheaper than further pieces.
  */
 #define UR_BATCH_COPIED 512
 

@@ -1,6 +1,6 @@
 /*
- * Faults: what a bad network does to packets, repeatably. The same packets with the same settings meet
- * the same faults.
+ * Faults: what a bad network does to packets, repeatably. The same packets with the same settings
+ * meet the same faults.
  *
  *   UROCE_FAULTS="drop=5%,dup=1%,reorder=1%,corrupt=0.1%,delay=2ms,seed=7"
  *

@@ -1,9 +1,11 @@
 /*
- * Passing on: the owner of port 4791 sends a packet that is for another process's queue pair on to that
- * process, on the same address, in an envelope that names the sender. The owner has checked its ICRC.
+ * Passing on: the owner of port 4791 sends a packet that is for another process's queue pair on to
+ * that process, on the same address, in an envelope that names the sender. The owner has checked
+ * its ICRC.
  *
- * An envelope is taken only from port 4791 of the address that it comes to, and what is in it is never
- * passed on again. It begins with an opcode that no packet has (of reliable datagrams, reserved):
+ * An envelope is taken only from port 4791 of the address that it comes to, and what is in it is
+ * never passed on again. It begins with an opcode that no packet has (of reliable datagrams,
+ * reserved):
  *
  *   | 'U' 'R' 'F' 'W' | family 4 or 6 | 0 | port | address, 16 bytes | packet with its ICRC |
  */

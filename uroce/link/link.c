@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <infiniband/verbs.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +19,10 @@
 #define MAX_NUMBER UINT8_MAX
 
 /*
- * A device has several addresses, a program mostly uses one, and to look at a socket costs a system call
- * of a third of a microsecond. So a thread that polls looks at the socket that had something last and
- * those that had within so many calls, and at the others each 64th time. (The thread that sleeps in epoll
- * looks at all.)
+ * A device has several addresses, a program mostly uses one, and to look at a socket costs a system
+ * call of a third of a microsecond. So a thread that polls looks at the socket that had something
+ * last and those that had within so many calls, and at the others each 64th time. (The thread that
+ * sleeps in epoll looks at all.)
  */
 #define RECENT_CALLS 256
 #define IDLE_PERIOD  64
@@ -40,11 +39,8 @@ struct ur_link {
 	unsigned next_sock; /* behind the one that had something last */
 
 	unsigned address_count;
-	/*
-	 * First one on port 4791 + number for each address, then those on 4791, if that is another. The
-	 * engine's thread adds the latter while other threads send and receive.
-	 */
-	atomic_uint sock_count;
+	/* One on port 4791 + number for each address, then those on 4791, if that is another. */
+	unsigned sock_count;
 	struct ur_socket socks[];
 };
 
@@ -56,12 +52,11 @@ static void close_socks(struct ur_link *link)
 		ur_socket_close(&link->socks[--link->sock_count]);
 }
 
-/* Opens one more socket. Returns 0 or an errno. */
+/* Opens one more socket, watched for events. Returns 0 or an errno. */
 static int add_sock(struct ur_link *link, const union ur_sockaddr *address, uint8_t gid_index,
-		    uint16_t port)
+		    uint16_t port, uint32_t events)
 {
-	unsigned index = atomic_load(&link->sock_count);
-	struct ur_socket *sock = &link->socks[index];
+	struct ur_socket *sock = &link->socks[link->sock_count];
 	union ur_sockaddr with_port = *address;
 	int error;
 
@@ -69,13 +64,12 @@ static int add_sock(struct ur_link *link, const union ur_sockaddr *address, uint
 	error = ur_socket_open(sock, &with_port, gid_index);
 	if (error)
 		return error;
-	error = ur_socket_watch(sock, link->epoll_fd, EPOLLIN, link);
+	error = ur_socket_watch(sock, link->epoll_fd, events, link);
 	if (error) {
 		ur_socket_close(sock);
 		return error;
 	}
-	/* Only now do other threads see it. */
-	atomic_store(&link->sock_count, index + 1);
+	link->sock_count++;
 	return 0;
 }
 
@@ -98,7 +92,7 @@ static int try_number(struct ur_link *link, const struct ur_link_address *addres
 {
 	for (unsigned i = 0; i < link->address_count; i++) {
 		int error = add_sock(link, &addresses[i].address, addresses[i].gid_index,
-				     port_of_number(number));
+				     port_of_number(number), EPOLLIN);
 
 		if (error) {
 			log_failed_bind(link, &addresses[i].address, error);
@@ -125,7 +119,7 @@ static int choose_number(struct ur_link *link, const struct ur_link_address *add
 	return error;
 }
 
-/* Under the table's lock, so that of two processes that start together each gets a number at once. */
+/* Under the table's lock, so that of two processes that start together none gets in the way. */
 static int register_process(struct ur_link *link, const struct ur_link_address *addresses)
 {
 	struct ur_table *table = ur_table_open();
@@ -268,7 +262,8 @@ void ur_link_owner_tick(struct ur_link *link)
 		const struct ur_socket *own = &link->socks[i];
 
 		if (!has_port_4791(link, own))
-			add_sock(link, &own->address, own->gid_index, UR_UDP_PORT);
+			add_sock(link, &own->address, own->gid_index, UR_UDP_PORT,
+				 own->events & EPOLLIN);
 	}
 	if (ur_link_is_owner(link))
 		log_owner(link);
@@ -303,11 +298,9 @@ static bool is_due(const struct ur_link *link, unsigned index)
 /* Begins behind the socket that had something last, so that none can keep others waiting. */
 int ur_link_receive(struct ur_link *link, ur_receive_fn receive, void *user_data)
 {
-	unsigned count = atomic_load(&link->sock_count);
-
 	link->receive_calls++;
-	for (unsigned i = 0; i < count; i++) {
-		unsigned index = (link->next_sock + i) % count;
+	for (unsigned i = 0; i < link->sock_count; i++) {
+		unsigned index = (link->next_sock + i) % link->sock_count;
 		struct ur_socket *sock = &link->socks[index];
 		int received;
 
@@ -325,9 +318,7 @@ int ur_link_receive(struct ur_link *link, ur_receive_fn receive, void *user_data
 
 void ur_link_watch(struct ur_link *link, bool readable)
 {
-	unsigned count = atomic_load(&link->sock_count);
-
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < link->sock_count; i++)
 		ur_socket_set_event(&link->socks[i], EPOLLIN, readable);
 }
 

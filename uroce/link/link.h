@@ -1,12 +1,14 @@
 /*
- * Link: a device's UDP sockets. Sends in batches (sendmmsg, UDP GSO), receives in batches (recvmmsg,
- * UDP GRO), computes and checks the ICRC, and passes on what is for another process.
+ * Link: a device's UDP sockets. Sends in batches (sendmmsg, UDP GSO), receives in batches
+ * (recvmmsg, UDP GRO), computes and checks the ICRC, and passes on what is for another process.
  *
  * Port 4791 of an address has one owner. Each process has a number n for a device: the first takes
  * 4791 and n = 0, a further one the first n for which 4791 + n is free on all addresses of the
  * device. The upper 8 bits of a queue pair number are n, so that a packet finds its process.
  *
- * All functions but ur_link_owner_tick are called with the device's lock held, and none sleeps.
+ * All functions are called with the device's lock held. None sleeps, but those that take or give
+ * back a port wait for the table of processes (see table.h) if a process that was stopped has it,
+ * for 200 ms.
  */
 #ifndef UR_LINK_H
 #define UR_LINK_H
@@ -31,7 +33,7 @@ typedef void (*ur_receive_fn)(void *user_data, const struct ur_packet *packet,
 /*
  * Opens the sockets. *link: the caller closes it. Returns 0 or an errno (EADDRINUSE: all of 256
  * process numbers are taken), and logs why.
- * epoll_fd: gets one entry for each socket (edge cases: see ur_link_watch), its data.ptr being link.
+ * epoll_fd: gets one entry for each socket (see ur_link_watch), its data.ptr being link.
  */
 int ur_link_open(const char *device_name, const struct ur_link_address *addresses, size_t count,
 		 int epoll_fd, struct ur_counters *counters, struct ur_link **link);
@@ -73,7 +75,7 @@ void ur_link_owner_tick(struct ur_link *link);
 bool ur_link_is_owner(const struct ur_link *link);
 #define UR_OWNER_TICK_MS 50
 
-/* When delayed packets (faults) or others that wait are due; UINT64_MAX: none. CLOCK_MONOTONIC, ns. */
+/* When packets that wait (faults) are due; UINT64_MAX: none. CLOCK_MONOTONIC, ns. */
 uint64_t ur_link_deadline(const struct ur_link *link);
 void ur_link_run_timers(struct ur_link *link, uint64_t now);
 

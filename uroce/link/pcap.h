@@ -1,6 +1,6 @@
 /*
- * Capture: a pcap file of whole IP packets, for Wireshark and tcpdump. The IP and UDP headers, which a UDP
- * socket does not show, are put together again.
+ * Capture: a pcap file of whole IP packets, for Wireshark and tcpdump. The IP and UDP headers,
+ * which a UDP socket does not show, are put together again.
  *
  * The file is written here, since libpcap would bring D-Bus and libibverbs into every process.
  */
@@ -17,8 +17,8 @@ struct ur_pcap;
 
 /*
  * Opens the file that path names, empty; "%p" in it stands for the process's number. Two links of a
- * process share the file; two processes must not, so they need "%p". It stays open until the process
- * ends. Returns 0 or an errno; logs why.
+ * process share the file; two processes must not, so they need "%p". It stays open until the
+ * process ends. Returns 0 or an errno; logs why.
  */
 int ur_pcap_open(const char *path, struct ur_pcap **pcap);
 

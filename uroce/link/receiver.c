@@ -157,8 +157,8 @@ static size_t segment_size(struct msghdr *header, size_t length)
 }
 
 /*
- * Packets of a message have consecutive identifications. A message begins with 0, as its sender sent it,
- * or goes on where the last one ended, if the network or the device took that apart.
+ * Packets of a message have consecutive identifications. A message begins with 0, as its sender
+ * sent it, or goes on where the last one ended, if the network or the device took that apart.
  */
 static void handle_message(struct delivery *delivery, const uint8_t *data, size_t length,
 			   size_t segment)
@@ -185,10 +185,6 @@ static void handle(struct delivery *delivery, unsigned index)
 	struct mmsghdr *header = &receiver->headers[index];
 
 	receiver->counters->rx_batches++;
-	if (header->msg_hdr.msg_flags & MSG_TRUNC) {
-		receiver->counters->rx_malformed++;
-		return;
-	}
 	delivery->flow.source = receiver->senders[index];
 	delivery->from.remote = receiver->senders[index];
 	delivery->any_id = ur_address_port(&receiver->senders[index]) >= FIRST_DYNAMIC_PORT;

@@ -1,6 +1,6 @@
 /*
- * Receiver: takes datagrams from a socket, many at once (UDP GRO), checks them, and passes on what is for
- * another process.
+ * Receiver: takes datagrams from a socket, many at once (UDP GRO), checks them, and passes on what
+ * is for another process.
  */
 #ifndef UR_RECEIVER_H
 #define UR_RECEIVER_H

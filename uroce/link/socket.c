@@ -14,8 +14,8 @@ static int set_option(int fd, int level, int option, int value)
 }
 
 /*
- * IPv6 addresses of an interface that has just come up cannot be bound for a second or two, while the
- * system looks for duplicates of them, unless the socket is free to have an address of nobody.
+ * IPv6 addresses of an interface that has just come up cannot be bound for a second or two, while
+ * the system looks for duplicates of them, unless the socket is free to have an address of nobody.
  */
 static int bind_ipv6(int fd, const struct sockaddr_in6 *address)
 {
@@ -42,8 +42,8 @@ static void enlarge(int fd, int force_option, int option)
 static int configure(int fd, bool is_ipv4)
 {
 	/*
-	 * Without discovery the system would give IPv4 packets identifications that cannot be known,
-	 * which the ICRC covers.
+	 * Without discovery the system would give IPv4 packets identifications that cannot be
+	 * known, which the ICRC covers.
 	 */
 	int error = is_ipv4 ? set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
 			    : set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
@@ -77,7 +77,7 @@ int ur_socket_open(struct ur_socket *sock, const union ur_sockaddr *address, uin
 
 void ur_socket_close(struct ur_socket *sock)
 {
-	/* A child of this process may have the socket as well: then epoll would go on reporting it. */
+	/* If a child of this process has the socket as well, epoll would go on reporting it. */
 	if (sock->epoll_fd >= 0)
 		epoll_ctl(sock->epoll_fd, EPOLL_CTL_DEL, sock->fd, NULL);
 	close(sock->fd);

@@ -21,8 +21,8 @@ struct ur_socket {
 };
 
 /*
- * Opens it and binds it to address, which has the port. Returns 0 or an errno; logs nothing, since a port
- * that is taken is no failure.
+ * Opens it and binds it to address, which has the port. Returns 0 or an errno; logs nothing, since
+ * a port that is taken is no failure.
  */
 int ur_socket_open(struct ur_socket *sock, const union ur_sockaddr *address, uint8_t gid_index);
 void ur_socket_close(struct ur_socket *sock);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,9 +41,9 @@ struct ur_table {
 /* ---- Processes ---- */
 
 /*
- * When a process started, in ticks since the system did; 0: it is dead, a zombie included, or cannot be
- * seen. It is field 22 of the line, and the third is the state; the second is a name in parentheses that
- * may hold anything.
+ * When a process started, in ticks since the system did; 0: it is dead, a zombie included, or
+ * cannot be seen. It is field 22 of the line, and the third is the state; the second is a name in
+ * parentheses that may hold anything.
  */
 static uint64_t start_time(int32_t pid)
 {
@@ -150,7 +151,11 @@ static void read_file(struct ur_table *table)
 {
 	const struct header empty = { .magic = MAGIC, .entry_size = sizeof(struct ur_table_entry) };
 	struct header *header = &table->file.header;
-	ssize_t size = pread(table->fd, &table->file, sizeof(table->file), 0);
+	const struct iovec parts[] = {
+		{ header, sizeof(*header) },
+		{ table->file.entries, sizeof(table->file.entries) },
+	};
+	ssize_t size = preadv(table->fd, parts, 2, 0);
 
 	if (size < (ssize_t)sizeof(*header) || memcmp(header->magic, MAGIC, sizeof(MAGIC)) != 0 ||
 	    header->entry_size != sizeof(struct ur_table_entry) ||

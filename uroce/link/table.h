@@ -1,10 +1,12 @@
 /*
- * Table: which processes of this user and network namespace use which devices, and with which numbers. It
- * keeps the choice of numbers in order and can be listed; whose a port is, binding decides.
+ * Table: which processes of this user and network namespace use which devices, and with which
+ * numbers. It keeps the choice of numbers in order and can be listed; whose a port is, binding
+ * decides.
  *
- * It is a file in /dev/shm. Its lock is one that the system gives back when its holder dies (flock), and
- * nothing in the file is trusted, so no process can hold up or harm another through it. Entries of dead
- * processes are removed whenever the table is opened; the last process removes the file.
+ * It is a file in /dev/shm. Its lock is one that the system gives back when its holder dies
+ * (flock), and nothing in the file is trusted, so no process can hold up or harm another through
+ * it. Entries of dead processes are removed whenever the table is opened; the last process removes
+ * the file.
  */
 #ifndef UR_TABLE_H
 #define UR_TABLE_H
@@ -30,8 +32,8 @@ struct ur_table_entry {
 struct ur_table;
 
 /*
- * Opens and locks the table; the caller closes it soon. NULL: it cannot be had, or another process does
- * not give it back; the functions below take that, and then do nothing.
+ * Opens and locks the table; the caller closes it soon. NULL: it cannot be had, or another process
+ * does not give it back; the functions below take that, and then do nothing.
  */
 struct ur_table *ur_table_open(void);
 /* Writes what has changed. */

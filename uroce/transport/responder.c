@@ -111,21 +111,18 @@ static uint32_t packets_for(const struct ur_qp *qp, uint32_t length)
 	return length == 0 ? 1 : (length + qp->mtu - 1) / qp->mtu;
 }
 
-/* There is room: no more jobs than resources. */
+/*
+ * In the order of the sequence numbers, which is that in which the peer waits for them: what it asks for
+ * again comes before what is still to come. There is room.
+ */
 static void add_job(struct ur_qp *qp, struct ur_response_job job)
 {
-	*job_at(&qp->responder, qp->responder.job_count++) = job;
-	ur_engine_schedule(qp->device, qp);
-}
-
-/* What is asked for again comes before what is to come after it. */
-static void add_job_in_front(struct ur_qp *qp, struct ur_response_job job)
-{
 	struct ur_responder *r = &qp->responder;
+	uint32_t place = r->job_count++;
 
-	r->job_head = (r->job_head + r->resource_capacity - 1) % r->resource_capacity;
-	r->job_count++;
-	*job_at(r, 0) = job;
+	for (; place > 0 && ur_psn_diff(job_at(r, place - 1)->psn, job.psn) > 0; place--)
+		*job_at(r, place) = *job_at(r, place - 1);
+	*job_at(r, place) = job;
 	ur_engine_schedule(qp->device, qp);
 }
 
@@ -380,10 +377,28 @@ static enum outcome execute_write(struct ur_qp *qp, const struct ur_packet *pack
 	return EXECUTED;
 }
 
-/* A peer with more reads and atomics in flight than was agreed asks for what is not kept. */
-static bool has_room_for_resource(const struct ur_responder *r)
+static bool has_room(const struct ur_responder *r)
 {
 	return r->job_count < r->resource_capacity;
+}
+
+/* Answers that are given again make room: the peer has gone on, so it hardly waits for them. */
+static void drop_repeated(struct ur_responder *r)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < r->job_count; i++)
+		if (!job_at(r, i)->again)
+			*job_at(r, kept++) = *job_at(r, i);
+	r->job_count = kept;
+}
+
+/* A peer with more reads and atomics in flight than was agreed asks for what is not kept. */
+static bool make_room(struct ur_responder *r)
+{
+	if (!has_room(r))
+		drop_repeated(r);
+	return has_room(r);
 }
 
 static void keep_resource(struct ur_responder *r, const struct ur_resource *resource)
@@ -420,7 +435,7 @@ static enum outcome execute_read(struct ur_qp *qp, const struct ur_packet *packe
 {
 	struct ur_responder *r = &qp->responder;
 
-	if (!has_room_for_resource(r) || packet->dma_length > UR_MAX_MESSAGE)
+	if (packet->dma_length > UR_MAX_MESSAGE || !make_room(r))
 		return INVALID_REQUEST;
 	if (!may_access(qp, packet, packet->dma_length, IBV_ACCESS_REMOTE_READ))
 		return ACCESS_ERROR;
@@ -452,7 +467,7 @@ static enum outcome execute_atomic(struct ur_qp *qp, const struct ur_packet *pac
 	struct ur_resource resource = { .is_atomic = true, .psn = packet->psn, .packets = 1 };
 	uint64_t *target;
 
-	if (!has_room_for_resource(&qp->responder) || packet->va % sizeof(*target) != 0)
+	if (packet->va % sizeof(*target) != 0 || !make_room(&qp->responder))
 		return INVALID_REQUEST;
 	if (!permits(qp, IBV_ACCESS_REMOTE_ATOMIC))
 		return ACCESS_ERROR;
@@ -570,6 +585,12 @@ static struct ur_response_job *find_job(const struct ur_responder *r,
 	return NULL;
 }
 
+static struct ur_response_job repeated(struct ur_response_job job)
+{
+	job.again = true;
+	return job;
+}
+
 /* Whether it asks for the end of what was asked for before: the rest of it, or all. */
 static bool is_part_of(const struct ur_qp *qp, const struct ur_packet *packet,
 		       const struct ur_resource *resource)
@@ -594,8 +615,8 @@ static void repeat_read(struct ur_qp *qp, const struct ur_packet *packet)
 	job = find_job(r, resource);
 	if (job) /* begins anew, in its place */
 		*job = read_job(qp, packet);
-	else if (has_room_for_resource(r))
-		add_job_in_front(qp, read_job(qp, packet));
+	else if (has_room(r))
+		add_job(qp, repeated(read_job(qp, packet)));
 }
 
 static void repeat_atomic(struct ur_qp *qp, const struct ur_packet *packet)
@@ -603,8 +624,8 @@ static void repeat_atomic(struct ur_qp *qp, const struct ur_packet *packet)
 	struct ur_responder *r = &qp->responder;
 	const struct ur_resource *resource = find_resource(r, packet->psn);
 
-	if (resource && resource->is_atomic && !find_job(r, resource) && has_room_for_resource(r))
-		add_job_in_front(qp, atomic_job(resource));
+	if (resource && resource->is_atomic && !find_job(r, resource) && has_room(r))
+		add_job(qp, repeated(atomic_job(resource)));
 }
 
 static void receive_duplicate(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)

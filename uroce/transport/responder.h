@@ -29,6 +29,7 @@ struct ur_resource {
 /* Responses that are still to be sent. */
 struct ur_response_job {
 	bool is_atomic;
+	bool again; /* for a request that came again: can be dropped, the peer will ask once more */
 	uint32_t psn;     /* of the next response */
 	uint32_t packets; /* still to send */
 	bool first;
@@ -63,7 +64,7 @@ struct ur_responder {
 	uint32_t resource_capacity;
 	uint32_t resource_next;
 	uint32_t resource_count;
-	struct ur_response_job *jobs; /* ring of the same size, oldest first */
+	struct ur_response_job *jobs; /* ring of the same size, in the order of their numbers */
 	uint32_t job_head;
 	uint32_t job_count;
 };

@@ -1,6 +1,6 @@
 /*
- * What objects of the core stand in: a device whose engine only notes what it is asked for, a context and a
- * protection domain; and threads that a test can see sleep.
+ * What objects of the core stand in: a device whose engine only notes what it is asked for, a
+ * context and a protection domain; and threads that a test can see sleep.
  */
 #ifndef CORE_SURROUNDINGS_H
 #define CORE_SURROUNDINGS_H

@@ -57,8 +57,8 @@ uint32_t qpn_of(const struct node *node, uint16_t index);
 const uint8_t *payload_of(uint32_t psn, size_t length);
 
 /*
- * A send to the queue pair, its payload (up to 4096 bytes) that of its number, in one piece; it stays
- * valid. psn: at most MAX_ARRIVALS.
+ * A send to the queue pair, its payload (up to 4096 bytes) that of its number, in one piece; it
+ * stays valid. psn: at most MAX_ARRIVALS.
  */
 void node_send(struct node *node, const struct ur_path *path, uint32_t qpn, uint32_t psn,
 	       size_t length);

@@ -1,6 +1,6 @@
 /*
- * A network namespace of its own for a test program, so that its ports are nobody else's, and plain UDP
- * sockets that stand for strangers there.
+ * A network namespace of its own for a test program, so that its ports are nobody else's, and plain
+ * UDP sockets that stand for strangers there.
  */
 #ifndef NETWORK_H
 #define NETWORK_H
@@ -11,8 +11,8 @@
 #include "../../../uroce/wire/icrc.h"
 
 /*
- * Called first in main: from then on the program has an empty network namespace, with 127.0.0.1 and ::1.
- * False: not permitted; a line on standard error says so.
+ * Called first in main: from then on the program has an empty network namespace, with 127.0.0.1 and
+ * ::1. False: not permitted; a line on standard error says so.
  */
 bool network_enter(void);
 

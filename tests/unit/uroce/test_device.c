@@ -425,14 +425,19 @@ static void test_open_devices_are_flushed_at_exit(void **state)
 	ur_device_put(device);
 }
 
-/* What a child does to a device that its parent has open, whose lock was held when it was forked off. */
+/*
+ * What a child does to a device that its parent has open, whose lock was held when it was forked
+ * off.
+ */
 static bool leaves_parent_alone(struct ur_device *device)
 {
 	ur_devices_at_exit();
 	pthread_mutex_lock(&device->lock);
 	pthread_mutex_unlock(&device->lock);
 	ur_device_put(device);
-	return engine.exits == 0 && engine.stops == 0;
+	if (ur_device_get(device) != ENODEV)
+		return false;
+	return engine.exits == 0 && engine.stops == 0 && device->counters.tx_packets == 0;
 }
 
 static bool has_devices_of_its_own(const struct ur_device *inherited)
@@ -459,6 +464,7 @@ static void test_a_forked_child_has_devices_of_its_own(void **state)
 	add_address("eth0", "192.0.2.1");
 	device = scan_one();
 	assert_int_equal(ur_device_get(device), 0);
+	device->counters.tx_packets = 1;
 	pthread_mutex_lock(&device->lock);
 	child = fork();
 	if (child == 0)

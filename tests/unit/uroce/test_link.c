@@ -239,6 +239,37 @@ static void test_a_message_has_64_packets_at_most(void **state)
 	assert_int_equal(pair->b->counters.rx_bad_icrc, 0);
 }
 
+static void test_a_message_is_no_longer_than_the_system_takes(void **state)
+{
+	struct pair *pair = *state;
+	struct ur_path path = path_to(pair->b, IPV4_GID);
+
+	for (uint32_t i = 0; i < 32; i++)
+		node_send(pair->a, &path, qpn_of(pair->b, 5), i, 4096);
+	node_flush(pair->a);
+	node_wait(pair->b, 32);
+	assert_int_equal(pair->a->counters.tx_batches, 3);
+	assert_int_equal(pair->a->counters.tx_failed, 0);
+}
+
+static void test_one_batch_can_follow_another_for_long(void **state)
+{
+	struct pair *pair = *state;
+	struct ur_path path = path_to(pair->b, IPV4_GID);
+
+	for (uint32_t i = 0; i < MAX_ARRIVALS; i++) {
+		node_send(pair->a, &path, qpn_of(pair->b, 5), i, 500);
+		if (i % 50 == 49) {
+			node_flush(pair->a);
+			node_wait(pair->b, i + 1);
+		}
+	}
+	node_flush(pair->a);
+	node_wait(pair->b, MAX_ARRIVALS);
+	for (uint32_t i = 0; i < MAX_ARRIVALS; i++)
+		assert_arrived(pair->b, i, qpn_of(pair->b, 5), i, 500);
+}
+
 static void test_packets_to_different_peers_go_out_as_different_messages(void **state)
 {
 	struct pair *pair = *state;
@@ -254,6 +285,60 @@ static void test_packets_to_different_peers_go_out_as_different_messages(void **
 	node_wait(pair->a, 1);
 	assert_arrived(pair->a, 0, qpn_of(pair->a, 5), 2, 100);
 	assert_int_equal(pair->a->counters.tx_batches, 4);
+}
+
+static void test_packets_go_out_from_the_address_of_their_path(void **state)
+{
+	const struct ur_link_address addresses[] = {
+		{ network_address("127.0.0.2", 0), 0 },
+		{ network_address("127.0.0.3", 0), 1 },
+	};
+	struct pair *pair = *state;
+	struct ur_path path = path_to(pair->b, IPV4_GID);
+	struct node sender = { .epoll_fd = epoll_create1(EPOLL_CLOEXEC) };
+
+	assert_int_equal(ur_link_open("uroce_lo", addresses, 2, sender.epoll_fd, &sender.counters,
+				      &sender.link),
+			 0);
+	sender.carrier = ur_link_carrier(sender.link);
+	for (uint32_t i = 0; i < 4; i++) {
+		path.gid_index = i % 2;
+		node_send(&sender, &path, qpn_of(pair->b, 5), i, 100);
+	}
+	node_flush(&sender);
+	node_wait(pair->b, 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_arrived(pair->b, i, qpn_of(pair->b, 5), i, 100);
+		assert_int_equal(pair->b->arrivals[i].from.remote.v4.sin_addr.s_addr,
+				 addresses[i % 2].address.v4.sin_addr.s_addr);
+	}
+	assert_int_equal(sender.counters.tx_batches, 4);
+	ur_link_close(sender.link);
+	close(sender.epoll_fd);
+}
+
+static void test_a_packet_ends_with_zeros_up_to_4_bytes_and_its_icrc(void **state)
+{
+	struct pair *pair = *state;
+	struct ur_path path = { .remote = network_address("127.0.0.1", STRANGER_PORT) };
+	struct ur_flow flow = { .source = path_to(pair->a, IPV4_GID).remote, .dest = path.remote };
+	int stranger = network_socket("127.0.0.1", STRANGER_PORT);
+
+	for (size_t length = 510; length < 516; length++) {
+		struct ur_packet packet = { .opcode = UR_RC_SEND_ONLY,
+					    .pkey = UR_DEFAULT_PKEY,
+					    .dest_qpn = 5,
+					    .psn = 1,
+					    .payload_length = length };
+		uint8_t expected[600], received[600];
+		size_t size = build_datagram(&packet, &flow, 0, payload_of(1, length), expected);
+
+		node_send(pair->a, &path, 5, 1, length);
+		node_flush(pair->a);
+		assert_int_equal(recv(stranger, received, sizeof(received), 0), size);
+		assert_memory_equal(received, expected, size);
+	}
+	close(stranger);
 }
 
 static void send_pieces(struct node *node, const struct ur_path *path, uint32_t qpn, uint32_t psn,
@@ -404,27 +489,27 @@ static void receive_marks(int fd, bool is_ipv4, int *traffic_class, int *hop_lim
 			     : receive_int(&header, IPPROTO_IPV6, IPV6_HOPLIMIT);
 }
 
+/* Packets of one size, alike in one of the two, or in both. */
 static void assert_marks(struct node *node, int stranger, uint8_t gid_index)
 {
-	bool is_ipv4 = gid_index == IPV4_GID;
+	static const int marks[][2] = {
+		{ 0, 64 }, { 0x20, 64 }, { 0x20, 3 }, { 0x20, 3 }, { 0, 3 }
+	};
 	struct ur_path path = { .remote = node_addresses()[gid_index].address,
 				.gid_index = gid_index };
 	int traffic_class, hop_limit;
 
 	ur_path_set_port(&path, STRANGER_PORT);
-	node_send(node, &path, 5, 0, 4);
-	path.traffic_class = 0x20;
-	path.hop_limit = 3;
-	for (uint32_t i = 1; i < 3; i++)
+	for (uint32_t i = 0; i < 5; i++) {
+		path.traffic_class = (uint8_t)marks[i][0];
+		path.hop_limit = i < 2 ? 0 : (uint8_t)marks[i][1];
 		node_send(node, &path, 5, i, 4);
+	}
 	node_flush(node);
-	receive_marks(stranger, is_ipv4, &traffic_class, &hop_limit);
-	assert_int_equal(traffic_class, 0);
-	assert_int_equal(hop_limit, 64);
-	for (unsigned i = 1; i < 3; i++) {
-		receive_marks(stranger, is_ipv4, &traffic_class, &hop_limit);
-		assert_int_equal(traffic_class, 0x20);
-		assert_int_equal(hop_limit, 3);
+	for (unsigned i = 0; i < 5; i++) {
+		receive_marks(stranger, gid_index == IPV4_GID, &traffic_class, &hop_limit);
+		assert_int_equal(traffic_class, marks[i][0]);
+		assert_int_equal(hop_limit, marks[i][1]);
 	}
 }
 
@@ -677,7 +762,11 @@ int main(void)
 		pair_test(test_packets_of_one_size_go_out_as_one_message_and_come_in_as_one),
 		pair_test(test_the_last_packet_of_a_message_may_be_shorter_but_none_longer),
 		pair_test(test_a_message_has_64_packets_at_most),
+		pair_test(test_a_message_is_no_longer_than_the_system_takes),
+		pair_test(test_one_batch_can_follow_another_for_long),
 		pair_test(test_packets_to_different_peers_go_out_as_different_messages),
+		pair_test(test_packets_go_out_from_the_address_of_their_path),
+		pair_test(test_a_packet_ends_with_zeros_up_to_4_bytes_and_its_icrc),
 		pair_test(test_a_payload_is_gathered_from_its_pieces),
 		pair_test(test_a_full_batch_goes_out_by_itself),
 		pair_test(test_a_batch_full_of_pieces_goes_out_by_itself),

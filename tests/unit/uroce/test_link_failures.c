@@ -16,8 +16,8 @@
 #include "network.h"
 
 /*
- * The next calls of sendmmsg: each takes so many messages, and fails if that is 0. Behind the last, calls
- * are the system's.
+ * The next calls of sendmmsg: each takes so many messages, and fails if that is 0. Behind the last,
+ * calls are the system's.
  */
 static struct outcome {
 	unsigned messages;
@@ -191,6 +191,26 @@ static void test_each_packet_of_a_message_that_does_not_go_out_comes_back(void *
 	assert_given_back(pair->a, 0, 0, 10);
 }
 
+/* Messages of 3, 1, 2 and 2 packets. */
+static void test_only_packets_of_messages_that_did_not_go_out_come_back(void **state)
+{
+	static const size_t sizes[] = { 8, 8, 4, 12, 16, 12, 16, 16 };
+	struct pair *pair = *state;
+	struct ur_path path = path_to(pair->b, IPV4_GID);
+
+	expect(1, 0);
+	expect(0, EPERM);
+	expect(1, 0);
+	expect(0, EAGAIN);
+	for (uint32_t i = 0; i < 8; i++)
+		node_send(pair->a, &path, qpn_of(pair->b, 5), i, sizes[i]);
+	node_flush(pair->a);
+	assert_int_equal(pair->a->counters.tx_packets, 5);
+	assert_int_equal(pair->a->counters.tx_failed, 1);
+	assert_int_equal(pair->a->unsent_count, 2);
+	assert_given_back(pair->a, 0, 6, 2);
+}
+
 static void test_room_in_a_socket_is_watched_for_only_while_the_carrier_is_blocked(void **state)
 {
 	struct pair *pair = *state;
@@ -295,6 +315,7 @@ int main(void)
 		pair_test(test_a_system_out_of_buffers_blocks_the_carrier_alike),
 		pair_test(test_packets_given_to_a_blocked_carrier_come_back_at_once),
 		pair_test(test_each_packet_of_a_message_that_does_not_go_out_comes_back),
+		pair_test(test_only_packets_of_messages_that_did_not_go_out_come_back),
 		pair_test(test_room_in_a_socket_is_watched_for_only_while_the_carrier_is_blocked),
 		pair_test(test_a_message_that_the_system_refuses_is_lost_and_the_others_are_sent),
 		pair_test(test_an_error_that_an_earlier_packet_met_costs_no_packet),

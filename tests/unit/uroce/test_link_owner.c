@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "../../../uroce/link/forward.h"
@@ -67,15 +68,20 @@ static void test_the_owner_passes_packets_on_to_the_process_they_are_for(void **
 	node_close(a);
 }
 
-static void test_the_owner_keeps_packets_for_the_management_queue_pairs(void **state)
+static void test_packets_for_the_management_queue_pair_stay_where_they_arrive(void **state)
 {
 	struct node *a = node_open(), *b = node_open();
+	struct ur_path path = path_to(b, IPV4_GID);
 
 	(void)state;
 	send_to_4791("127.0.0.1", 1, 1);
 	node_wait(a, 1);
 	assert_int_equal(a->counters.rx_forwarded, 0);
 	assert_arrived(a, 0, 1, 1, 100);
+	node_send(a, &path, 1, 2, 100);
+	node_flush(a);
+	node_wait(b, 1);
+	assert_arrived(b, 0, 1, 2, 100);
 	node_close(b);
 	node_close(a);
 }
@@ -101,17 +107,18 @@ static void test_packets_with_a_wrong_icrc_are_not_passed_on(void **state)
 
 static void test_a_packet_for_another_process_is_passed_on_only_from_port_4791(void **state)
 {
-	struct node *a = node_open(), *b = node_open();
+	struct node *a = node_open(), *b = node_open(), *c = node_open();
 	struct ur_path path = path_to(b, IPV4_GID);
 
 	(void)state;
-	node_send(a, &path, qpn_of(a, 7), 1, 100);
+	node_send(a, &path, qpn_of(c, 7), 1, 100);
 	node_send(a, &path, qpn_of(b, 7), 2, 104);
 	node_flush(a);
 	node_wait(b, 1);
 	assert_arrived(b, 0, qpn_of(b, 7), 2, 104);
 	assert_int_equal(b->counters.rx_unknown_qp, 1);
 	assert_int_equal(b->counters.rx_forwarded, 0);
+	node_close(c);
 	node_close(b);
 	node_close(a);
 }
@@ -241,6 +248,26 @@ static void test_when_the_owner_goes_another_process_takes_its_place(void **stat
 	node_close(b);
 }
 
+static void test_a_successor_that_polls_is_not_disturbed_by_packets_to_port_4791(void **state)
+{
+	struct node *a = node_open(), *b = node_open();
+
+	(void)state;
+	node_close(a);
+	ur_link_watch(b->link, false);
+	ur_link_owner_tick(b->link);
+	send_to_4791("127.0.0.1", qpn_of(b, 7), 1);
+	while (b->count == 0) {
+		assert_false(node_is_reported(b, EPOLLIN));
+		node_receive(b);
+	}
+	ur_link_watch(b->link, true);
+	send_to_4791("127.0.0.1", qpn_of(b, 7), 2);
+	while (!node_is_reported(b, EPOLLIN))
+		;
+	node_close(b);
+}
+
 static void test_a_successor_drops_packets_for_the_process_that_has_gone(void **state)
 {
 	struct node *a = node_open(), *b = node_open();
@@ -277,7 +304,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_owner_passes_packets_on_to_the_process_they_are_for),
-		cmocka_unit_test(test_the_owner_keeps_packets_for_the_management_queue_pairs),
+		cmocka_unit_test(test_packets_for_the_management_queue_pair_stay_where_they_arrive),
 		cmocka_unit_test(test_packets_with_a_wrong_icrc_are_not_passed_on),
 		cmocka_unit_test(
 			test_a_packet_for_another_process_is_passed_on_only_from_port_4791),
@@ -287,6 +314,8 @@ int main(void)
 		cmocka_unit_test(
 			test_a_link_local_sender_is_on_the_link_of_the_address_that_it_sent_to),
 		cmocka_unit_test(test_when_the_owner_goes_another_process_takes_its_place),
+		cmocka_unit_test(
+			test_a_successor_that_polls_is_not_disturbed_by_packets_to_port_4791),
 		cmocka_unit_test(test_a_successor_drops_packets_for_the_process_that_has_gone),
 		cmocka_unit_test(test_a_process_that_starts_later_can_become_the_owner),
 	};

@@ -487,6 +487,68 @@ static void an_atomic_is_executed_once_however_often_it_comes(void **state)
 	assert_true(b.device.counters.rx_duplicate >= 3);
 }
 
+struct answers {
+	uint32_t psns[16];
+	unsigned count;
+};
+
+static enum fate note_answers(const struct ur_packet *packet, unsigned count, void *user_data)
+{
+	struct answers *answers = user_data;
+
+	(void)count;
+	if (packet->opcode == UR_RC_READ_RESPONSE_ONLY)
+		answers->psns[answers->count++] = packet->psn;
+	return DELIVER;
+}
+
+static void inject_read(unsigned index)
+{
+	const struct ur_packet packet = { .opcode = UR_RC_READ_REQUEST,
+					  .pkey = UR_DEFAULT_PKEY,
+					  .psn = (simulation_defaults.psn + index) & UR_24_BITS,
+					  .va = (uintptr_t)b.memory,
+					  .rkey = b.mr->verbs.rkey,
+					  .dma_length = 10 };
+
+	simulation_inject(&packet, NULL);
+}
+
+static void reads_that_come_again_are_answered_in_their_order(void **state)
+{
+	struct answers answers = { .count = 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		inject_read(i);
+	simulation_settle();
+	simulation_set_fate(note_answers, &answers);
+	for (unsigned i = 0; i < 4; i++)
+		inject_read(i);
+	simulation_settle();
+	assert_int_equal(answers.count, 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(answers.psns[i], (simulation_defaults.psn + i) & UR_24_BITS);
+}
+
+/* The first answers were only late: the peer goes on while they are still being given again. */
+static void new_reads_do_not_suffer_from_those_that_came_again(void **state)
+{
+	struct answers answers = { .count = 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		inject_read(i);
+	simulation_settle();
+	simulation_set_fate(note_answers, &answers);
+	for (unsigned i = 0; i < 8; i++)
+		inject_read(i);
+	simulation_settle();
+	assert_int_equal(b.device.counters.naks_sent, 0);
+	assert_int_equal(answers.count, 4);
+	assert_int_equal(answers.psns[3], (simulation_defaults.psn + 7) & UR_24_BITS);
+}
+
 static void what_the_carrier_does_not_take_is_sent_later(void **state)
 {
 	(void)state;
@@ -560,6 +622,8 @@ int main(void)
 		TEST(a_gap_is_repaired_without_waiting),
 		TEST(a_lost_end_is_asked_for_long_before_the_timeout),
 		TEST(an_atomic_is_executed_once_however_often_it_comes),
+		TEST(reads_that_come_again_are_answered_in_their_order),
+		TEST(new_reads_do_not_suffer_from_those_that_came_again),
 		TEST(what_the_carrier_does_not_take_is_sent_later),
 		cmocka_unit_test(credits_never_promise_more_than_there_is),
 		TEST(without_credits_one_message_at_a_time_is_sent),

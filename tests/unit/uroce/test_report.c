@@ -16,8 +16,8 @@
 static char output[8192];
 
 /*
- * What another process writes to standard error: UROCE_LOG is read once a process. name: a variable of
- * the environment; value: NULL for not set.
+ * What another process writes to standard error: UROCE_LOG is read once a process. name: a variable
+ * of the environment; value: NULL for not set.
  */
 static const char *output_of(void (*body)(void), const char *name, const char *value)
 {

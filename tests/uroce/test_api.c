@@ -1,0 +1,689 @@
+/*
+ * The exported functions, as a program calls them: on the loopback interface's device, and on
+ * devices of another library.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../unit/uroce/network.h"
+#include "other_verbs.h"
+
+/* Private functions of libibverbs. */
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, unsigned *type);
+int ibv_read_sysfs_file(const char *folder, const char *file, char *text, size_t size);
+
+static char memory[2][4096];
+
+static struct {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_mr *mrs[2];
+	struct ibv_qp *qps[2];
+} on;
+
+static struct ibv_device *find_loopback(struct ibv_device **list)
+{
+	for (; *list; list++)
+		if (strcmp((*list)->name, "uroce_lo") == 0)
+			return *list;
+	return NULL;
+}
+
+static int set_up(void **state)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	(void)state;
+	other_list_error = 0;
+	memset(&on, 0, sizeof(on));
+	on.context = ibv_open_device(find_loopback(list));
+	ibv_free_device_list(list);
+	other_verbs_called();
+	return on.context ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	return ibv_close_device(on.context);
+}
+
+/* ---- The list ---- */
+
+static void test_our_devices_stand_behind_those_of_others(void **state)
+{
+	int count = 0;
+	struct ibv_device **list = ibv_get_device_list(&count);
+
+	(void)state;
+	assert_int_equal(count, 3);
+	assert_ptr_equal(list[0], &other_devices[0]);
+	assert_ptr_equal(list[1], &other_devices[1]);
+	assert_ptr_equal(list[2], on.context->device);
+	assert_string_equal(list[2]->name, "uroce_lo");
+	assert_null(list[3]);
+	other_freed_list = NULL;
+	ibv_free_device_list(list);
+	assert_ptr_equal(other_freed_list[0], &other_devices[0]);
+}
+
+static void test_our_devices_are_listed_if_the_others_cannot_be(void **state)
+{
+	static const int errors[] = { ENOSYS, EPERM };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		int count = 0;
+		struct ibv_device **list;
+
+		other_list_error = errors[i];
+		list = ibv_get_device_list(&count);
+		assert_non_null(list);
+		assert_int_equal(count, 1);
+		assert_ptr_equal(list[0], on.context->device);
+		assert_null(list[1]);
+		other_freed_list = NULL;
+		ibv_free_device_list(list);
+		assert_null(other_freed_list);
+	}
+}
+
+static void test_a_device_has_a_name_and_a_guid_but_no_index(void **state)
+{
+	struct ibv_device *device = on.context->device;
+	struct ibv_device_attr attr;
+
+	(void)state;
+	assert_int_equal(ibv_query_device(on.context, &attr), 0);
+	assert_int_equal(ibv_get_device_guid(device), attr.node_guid);
+	assert_int_not_equal(attr.node_guid, 0);
+	assert_string_equal(ibv_get_device_name(device), "uroce_lo");
+	assert_int_equal(ibv_get_device_index(device), -1);
+	assert_string_equal(other_verbs_called(), "");
+}
+
+/* ---- Others' objects ---- */
+
+#define assert_goes_to(name, call)                               \
+	do {                                                     \
+		(void)(call);                                    \
+		assert_string_equal(other_verbs_called(), name); \
+	} while (0)
+#define assert_passed_on(function, ...) assert_goes_to(#function, function(__VA_ARGS__))
+
+static void test_what_is_not_ours_goes_to_the_next_library(void **state)
+{
+	struct ibv_context context = { .device = &other_devices[0] };
+	struct ibv_pd pd = { .context = &context };
+	struct ibv_mr mr = { .context = &context };
+	struct ibv_dm dm = { .context = &context };
+	struct ibv_ah ah = { .context = &context };
+	struct ibv_comp_channel channel = { .context = &context };
+	struct ibv_cq cq = { .context = &context };
+	struct ibv_qp qp = { .context = &context };
+	struct ibv_srq srq = { .context = &context };
+	struct ibv_qp_init_attr init_attr = { 0 };
+
+	(void)state;
+	assert_passed_on(ibv_get_device_name, &other_devices[0]);
+	assert_passed_on(ibv_get_device_index, &other_devices[0]);
+	assert_passed_on(ibv_get_device_guid, &other_devices[0]);
+	assert_passed_on(ibv_open_device, &other_devices[0]);
+	assert_passed_on(ibv_close_device, &context);
+	assert_passed_on(ibv_query_device, &context, NULL);
+	assert_goes_to("ibv_query_port", (ibv_query_port)(&context, 1, NULL));
+	assert_passed_on(ibv_query_gid, &context, 1, 0, NULL);
+	assert_passed_on(_ibv_query_gid_ex, &context, 1, 0, NULL, 0, 0);
+	assert_passed_on(_ibv_query_gid_table, &context, NULL, 0, 0, 0);
+	assert_passed_on(ibv_query_gid_type, &context, 1, 0, NULL);
+	assert_passed_on(ibv_query_pkey, &context, 1, 0, NULL);
+	assert_passed_on(ibv_get_pkey_index, &context, 1, 0xffff);
+	assert_passed_on(ibv_read_sysfs_file, "/sys", "file", NULL, 0);
+
+	assert_passed_on(ibv_alloc_pd, &context);
+	assert_passed_on(ibv_dealloc_pd, &pd);
+	assert_goes_to("ibv_reg_mr", (ibv_reg_mr)(&pd, NULL, 0, 0));
+	assert_goes_to("ibv_reg_mr_iova", (ibv_reg_mr_iova)(&pd, NULL, 0, 0, 0));
+	assert_passed_on(ibv_reg_mr_iova2, &pd, NULL, 0, 0, 0);
+	assert_passed_on(ibv_reg_dmabuf_mr, &pd, 0, 0, 0, 0, 0);
+	assert_passed_on(ibv_rereg_mr, &mr, 0, NULL, NULL, 0, 0);
+	assert_passed_on(ibv_dereg_mr, &mr);
+	assert_passed_on(ibv_import_pd, &context, 0);
+	assert_passed_on(ibv_unimport_pd, &pd);
+	assert_passed_on(ibv_import_mr, &pd, 0);
+	assert_passed_on(ibv_unimport_mr, &mr);
+	assert_passed_on(ibv_import_dm, &context, 0);
+	assert_passed_on(ibv_unimport_dm, &dm);
+
+	assert_passed_on(ibv_create_comp_channel, &context);
+	assert_passed_on(ibv_destroy_comp_channel, &channel);
+	assert_passed_on(ibv_get_cq_event, &channel, NULL, NULL);
+	assert_passed_on(ibv_ack_cq_events, &cq, 1);
+	assert_passed_on(ibv_create_cq, &context, 1, NULL, NULL, 0);
+	assert_passed_on(ibv_resize_cq, &cq, 1);
+	assert_passed_on(ibv_destroy_cq, &cq);
+	assert_passed_on(ibv_get_async_event, &context, NULL);
+
+	assert_passed_on(ibv_create_qp, &pd, &init_attr);
+	assert_passed_on(ibv_qp_to_qp_ex, &qp);
+	assert_passed_on(ibv_modify_qp, &qp, NULL, 0);
+	assert_passed_on(ibv_query_qp, &qp, NULL, 0, NULL);
+	assert_passed_on(ibv_query_qp_data_in_order, &qp, IBV_WR_SEND, 0);
+	assert_passed_on(ibv_destroy_qp, &qp);
+	assert_passed_on(ibv_query_ece, &qp, NULL);
+	assert_passed_on(ibv_set_ece, &qp, NULL);
+	assert_passed_on(ibv_attach_mcast, &qp, NULL, 0);
+	assert_passed_on(ibv_detach_mcast, &qp, NULL, 0);
+	assert_passed_on(ibv_create_srq, &pd, NULL);
+	assert_passed_on(ibv_modify_srq, &srq, NULL, 0);
+	assert_passed_on(ibv_query_srq, &srq, NULL);
+	assert_passed_on(ibv_destroy_srq, &srq);
+
+	assert_passed_on(ibv_create_ah, &pd, NULL);
+	assert_passed_on(ibv_create_ah_from_wc, &pd, NULL, NULL, 1);
+	assert_passed_on(ibv_init_ah_from_wc, &context, 1, NULL, NULL, NULL);
+	assert_passed_on(ibv_destroy_ah, &ah);
+	assert_passed_on(ibv_resolve_eth_l2_from_gid, &context, NULL, NULL, NULL);
+}
+
+static void test_events_of_others_are_acknowledged_by_them(void **state)
+{
+	struct ibv_context context = { .device = &other_devices[0] };
+	struct ibv_cq cq = { .context = &context };
+	struct ibv_qp qp = { .context = &context };
+	struct ibv_srq srq = { .context = &context };
+	struct ibv_async_event events[] = {
+		{ .event_type = IBV_EVENT_CQ_ERR, .element.cq = &cq },
+		{ .event_type = IBV_EVENT_SRQ_ERR, .element.srq = &srq },
+		{ .event_type = IBV_EVENT_PATH_MIG, .element.qp = &qp },
+		{ .event_type = IBV_EVENT_PORT_ERR, .element.port_num = 1 },
+		{ .event_type = IBV_EVENT_DEVICE_FATAL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		assert_passed_on(ibv_ack_async_event, &events[i]);
+}
+
+/* ---- Questions ---- */
+
+static void test_the_gid_table_is_the_addresses(void **state)
+{
+	struct ibv_gid_entry entries[3], entry;
+	union ibv_gid gid, expected;
+	unsigned type = 0;
+
+	(void)state;
+	assert_int_equal(ibv_query_gid_table(on.context, entries, 3, 0), 2);
+	assert_int_equal(inet_pton(AF_INET6, "::ffff:127.0.0.1", expected.raw), 1);
+	assert_memory_equal(&entries[0].gid, &expected, sizeof(gid));
+	assert_int_equal(inet_pton(AF_INET6, "::1", expected.raw), 1);
+	assert_memory_equal(&entries[1].gid, &expected, sizeof(gid));
+	assert_int_equal(ibv_query_gid_table(on.context, entries, 1, 0), -EINVAL);
+	assert_int_equal(ibv_query_gid_table(on.context, entries, 3, 1), -EINVAL);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(entries[i].gid_index, i);
+		assert_int_equal(entries[i].port_num, 1);
+		assert_int_equal(entries[i].gid_type, IBV_GID_TYPE_ROCE_V2);
+		assert_int_equal(entries[i].ndev_ifindex, 1);
+		assert_int_equal(ibv_query_gid_ex(on.context, 1, i, &entry, 0), 0);
+		assert_memory_equal(&entry, &entries[i], sizeof(entry));
+		assert_int_equal(ibv_query_gid(on.context, 1, (int)i, &gid), 0);
+		assert_memory_equal(&gid, &entry.gid, sizeof(gid));
+		assert_int_equal(ibv_query_gid_type(on.context, 1, i, &type), 0);
+		assert_int_equal(type, 1);
+	}
+	assert_int_equal(ibv_query_gid(on.context, 1, 2, &gid), -1);
+	assert_int_equal(ibv_query_gid(on.context, 1, -1, &gid), -1);
+	assert_int_equal(ibv_query_gid(on.context, 2, 0, &gid), -1);
+	assert_int_equal(ibv_query_gid_type(on.context, 1, 2, &type), -1);
+	assert_int_equal(ibv_query_gid_ex(on.context, 1, 2, &entry, 0), EINVAL);
+	assert_int_equal(ibv_query_gid_ex(on.context, 0, 0, &entry, 0), EINVAL);
+	assert_int_equal(ibv_query_gid_ex(on.context, 1, 0, &entry, 1), EINVAL);
+}
+
+static void test_entries_of_other_sizes_are_filled_as_far_as_they_go(void **state)
+{
+	char old[16 + 4] = { 0 }, larger[sizeof(struct ibv_gid_entry) + 8];
+	struct ibv_gid_entry entry;
+
+	(void)state;
+	assert_int_equal(ibv_query_gid_ex(on.context, 1, 0, &entry, 0), 0);
+	assert_int_equal(_ibv_query_gid_ex(on.context, 1, 0, (void *)old, 0, 16), 0);
+	assert_memory_equal(old, &entry, 16);
+	assert_int_equal(old[16], 0);
+	memset(larger, 0xff, sizeof(larger));
+	assert_int_equal(_ibv_query_gid_ex(on.context, 1, 0, (void *)larger, 0, sizeof(larger)), 0);
+	assert_memory_equal(larger, &entry, sizeof(entry));
+	assert_int_equal(larger[sizeof(entry)], 0);
+}
+
+static void test_there_is_one_partition_key(void **state)
+{
+	__be16 pkey = 0;
+
+	(void)state;
+	assert_int_equal(ibv_query_pkey(on.context, 1, 0, &pkey), 0);
+	assert_int_equal(pkey, 0xffff);
+	assert_int_equal(ibv_query_pkey(on.context, 1, 1, &pkey), -1);
+	assert_int_equal(ibv_query_pkey(on.context, 2, 0, &pkey), -1);
+	assert_int_equal(ibv_get_pkey_index(on.context, 1, 0xffff), 0);
+	assert_int_equal(ibv_get_pkey_index(on.context, 1, htons(0x8001)), -1);
+}
+
+static void test_new_and_old_programs_can_ask_for_the_port(void **state)
+{
+	struct ibv_port_attr attr, old;
+
+	(void)state;
+	assert_int_equal(ibv_query_port(on.context, 1, &attr), 0);
+	assert_int_equal(attr.state, IBV_PORT_ACTIVE);
+	assert_int_equal(attr.active_mtu, IBV_MTU_4096);
+	assert_int_equal(attr.gid_tbl_len, 2);
+	assert_int_equal(ibv_query_port(on.context, 2, &attr), EINVAL);
+	assert_int_equal(ibv_query_port(on.context, 0, &attr), EINVAL);
+
+	memset(&old, 0xff, sizeof(old));
+	assert_int_equal((ibv_query_port)(on.context, 1, (struct _compat_ibv_port_attr *)&old), 0);
+	assert_int_equal(old.active_mtu, IBV_MTU_4096);
+	assert_int_equal(old.link_layer, IBV_LINK_LAYER_ETHERNET);
+	assert_int_equal(old.port_cap_flags2, 0xffff);
+}
+
+static void test_the_extended_attributes_fill_what_there_is_room_for(void **state)
+{
+	struct verbs_context *verbs = verbs_get_ctx_op(on.context, query_device_ex);
+	struct ibv_query_device_ex_input input = { .comp_mask = 1 };
+	struct ibv_device_attr_ex attr;
+
+	(void)state;
+	assert_int_equal(ibv_query_device_ex(on.context, NULL, &attr), 0);
+	assert_int_equal(attr.hca_core_clock, 1000000);
+	assert_int_equal(attr.completion_timestamp_mask, UINT64_MAX);
+	assert_int_equal(attr.phys_port_cnt_ex, 1);
+	assert_int_equal(attr.device_cap_flags_ex, attr.orig_attr.device_cap_flags);
+
+	memset(&attr, 0xff, sizeof(attr));
+	assert_int_equal(verbs->query_device_ex(on.context, NULL, &attr, sizeof(attr.orig_attr)),
+			 0);
+	assert_int_equal(attr.orig_attr.phys_port_cnt, 1);
+	assert_int_equal(attr.comp_mask, UINT32_MAX);
+	assert_int_equal(verbs->query_device_ex(on.context, NULL, &attr, 8), EINVAL);
+	assert_int_equal(verbs->query_device_ex(on.context, &input, &attr, sizeof(attr)), EINVAL);
+}
+
+static void test_the_clock_is_that_of_completions(void **state)
+{
+	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+	struct timespec before, after;
+
+	(void)state;
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	assert_int_equal(ibv_query_rt_values_ex(on.context, &values), 0);
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	assert_in_range(values.raw_clock.tv_nsec, before.tv_sec * 1000000000 + before.tv_nsec,
+			after.tv_sec * 1000000000 + after.tv_nsec);
+	assert_int_equal(values.comp_mask, IBV_VALUES_MASK_RAW_CLOCK);
+	values.comp_mask = IBV_VALUES_MASK_RESERVED;
+	assert_int_equal(ibv_query_rt_values_ex(on.context, &values), EINVAL);
+}
+
+static void test_files_of_our_devices_do_not_exist(void **state)
+{
+	char text[8] = "";
+
+	(void)state;
+	assert_int_equal(ibv_read_sysfs_file(on.context->device->ibdev_path, "etc/passwd", text,
+					     sizeof(text)),
+			 -1);
+	assert_string_equal(text, "");
+	assert_string_equal(other_verbs_called(), "");
+}
+
+/* ---- What a device does not have ---- */
+
+static void test_what_is_not_there_is_refused(void **state)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(on.context);
+	struct ibv_cq *cq = ibv_create_cq(on.context, 1, NULL, NULL, 0);
+	struct ibv_qp_init_attr qp_attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC };
+	struct ibv_qp *qp = ibv_create_qp(pd, &qp_attr);
+	struct ibv_parent_domain_init_attr domain = { .pd = pd };
+	struct ibv_xrcd xrcd = { .context = on.context };
+	struct ibv_mw mw = { .context = on.context, .type = IBV_MW_TYPE_1, .pd = pd };
+	struct ibv_mw_bind bind = { 0 };
+	struct ibv_modify_cq_attr moderation = { 0 };
+	struct ibv_sge sge = { 0 };
+	union ibv_gid gid = { 0 };
+
+	(void)state;
+#define assert_refused(call)                         \
+	do {                                         \
+		errno = 0;                           \
+		assert_null(call);                   \
+		assert_int_equal(errno, EOPNOTSUPP); \
+	} while (0)
+	assert_refused(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+	assert_refused(ibv_alloc_td(on.context, &(struct ibv_td_init_attr){ 0 }));
+	assert_refused(ibv_alloc_parent_domain(on.context, &domain));
+	assert_refused(ibv_open_xrcd(on.context, &(struct ibv_xrcd_init_attr){ 0 }));
+	assert_refused(ibv_create_flow(qp, &(struct ibv_flow_attr){ 0 }));
+	assert_refused(ibv_alloc_dm(on.context, &(struct ibv_alloc_dm_attr){ 0 }));
+	assert_refused(ibv_alloc_null_mr(pd));
+	assert_refused(ibv_create_wq(on.context, &(struct ibv_wq_init_attr){ 0 }));
+	assert_refused(ibv_create_counters(on.context, &(struct ibv_counters_init_attr){ 0 }));
+	assert_refused(ibv_open_qp(on.context, &(struct ibv_qp_open_attr){ 0 }));
+	assert_refused(ibv_reg_dmabuf_mr(pd, 0, 1, 0, 0, 0));
+	assert_refused(ibv_import_pd(on.context, 0));
+	assert_refused(ibv_import_mr(pd, 0));
+	assert_refused(ibv_import_dm(on.context, 0));
+
+	assert_int_equal(ibv_bind_mw(qp, &mw, &bind), EOPNOTSUPP);
+	assert_int_equal(ibv_dealloc_mw(&mw), EOPNOTSUPP);
+	assert_int_equal(ibv_close_xrcd(&xrcd), EOPNOTSUPP);
+	assert_int_equal(ibv_modify_cq(cq, &moderation), EOPNOTSUPP);
+	assert_int_equal(ibv_modify_qp_rate_limit(qp, NULL), EOPNOTSUPP);
+	assert_int_equal(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), EOPNOTSUPP);
+	assert_int_equal(ibv_attach_mcast(qp, &gid, 0), EOPNOTSUPP);
+	assert_int_equal(ibv_detach_mcast(qp, &gid, 0), EOPNOTSUPP);
+	assert_int_equal(ibv_query_ece(qp, NULL), EOPNOTSUPP);
+	assert_int_equal(ibv_set_ece(qp, NULL), EOPNOTSUPP);
+	assert_int_equal(ibv_resolve_eth_l2_from_gid(on.context, NULL, NULL, NULL), EOPNOTSUPP);
+	assert_int_equal(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0), 0);
+	assert_string_equal(other_verbs_called(), "");
+
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+/* ---- Objects ---- */
+
+static void test_memory_is_registered_in_each_way(void **state)
+{
+	unsigned optional = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
+	struct ibv_pd *pd = ibv_alloc_pd(on.context);
+	struct ibv_mr *mrs[] = {
+		ibv_reg_mr(pd, memory[0], 100, IBV_ACCESS_LOCAL_WRITE),
+		ibv_reg_mr(pd, memory[0], 100, optional),
+		ibv_reg_mr_iova(pd, memory[0], 100, (uintptr_t)memory[1], IBV_ACCESS_LOCAL_WRITE),
+		ibv_reg_mr_iova(pd, memory[0], 100, (uintptr_t)memory[1], optional),
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(mrs) / sizeof(mrs[0]); i++) {
+		assert_non_null(mrs[i]);
+		assert_ptr_equal(mrs[i]->addr, memory[0]);
+		assert_int_equal(mrs[i]->length, 100);
+		assert_ptr_equal(mrs[i]->pd, pd);
+		assert_ptr_equal(mrs[i]->context, on.context);
+	}
+	assert_int_equal(ibv_dealloc_pd(pd), EBUSY);
+	assert_int_equal(
+		ibv_rereg_mr(mrs[0], IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory[1], 50, 0), 0);
+	assert_int_equal(mrs[0]->length, 50);
+	for (size_t i = 0; i < sizeof(mrs) / sizeof(mrs[0]); i++)
+		assert_int_equal(ibv_dereg_mr(mrs[i]), 0);
+	errno = 0;
+	assert_null(ibv_reg_mr(pd, memory[0], 0, 0));
+	assert_int_equal(errno, EINVAL);
+	errno = 0;
+	assert_null(ibv_reg_mr_iova(pd, memory[0], 1, UINT64_MAX, 0));
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+static void test_shared_receive_queues_of_the_basic_type_are_made(void **state)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(on.context);
+	struct ibv_srq_init_attr_ex attr = { .attr = { .max_wr = 10, .max_sge = 2 },
+					     .comp_mask =
+						     IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE,
+					     .pd = pd };
+	struct ibv_srq *srq = ibv_create_srq_ex(on.context, &attr);
+	struct ibv_srq_attr queried;
+	uint32_t number = 0;
+
+	(void)state;
+	assert_non_null(srq);
+	assert_int_equal(ibv_get_srq_num(srq, &number), 0);
+	assert_int_not_equal(number, 0);
+	assert_int_equal(
+		ibv_modify_srq(srq, &(struct ibv_srq_attr){ .max_wr = 20 }, IBV_SRQ_MAX_WR), 0);
+	assert_int_equal(ibv_query_srq(srq, &queried), 0);
+	assert_int_equal(queried.max_wr, 20);
+	assert_int_equal(ibv_destroy_srq(srq), 0);
+
+	attr.srq_type = IBV_SRQT_XRC;
+	assert_refused(ibv_create_srq_ex(on.context, &attr));
+	attr.srq_type = IBV_SRQT_TM;
+	assert_refused(ibv_create_srq_ex(on.context, &attr));
+	attr.srq_type = IBV_SRQT_BASIC;
+	attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
+	assert_null(ibv_create_srq_ex(on.context, &attr));
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+static void test_a_queue_pair_is_extended_if_it_was_made_so(void **state)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(on.context);
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 10 };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(on.context, &cq_attr);
+	struct ibv_qp_init_attr_ex attr = { .send_cq = ibv_cq_ex_to_cq(cq),
+					    .recv_cq = ibv_cq_ex_to_cq(cq),
+					    .cap = { .max_send_wr = 1, .max_send_sge = 1 },
+					    .qp_type = IBV_QPT_RC,
+					    .comp_mask = IBV_QP_INIT_ATTR_PD,
+					    .pd = pd };
+	struct ibv_qp *qp = ibv_create_qp_ex(on.context, &attr);
+
+	(void)state;
+	assert_non_null(qp);
+	assert_null(ibv_qp_to_qp_ex(qp));
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
+	qp = ibv_create_qp_ex(on.context, &attr);
+	assert_non_null(qp);
+	assert_ptr_equal(&ibv_qp_to_qp_ex(qp)->qp_base, qp);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+/* ---- Two queue pairs that are connected ---- */
+
+static void modify(unsigned i, struct ibv_qp_attr attr, int mask)
+{
+	assert_int_equal(ibv_modify_qp(on.qps[i], &attr, mask | IBV_QP_STATE), 0);
+}
+
+static void connect_to(unsigned i, const struct ibv_qp *peer)
+{
+	struct ibv_ah_attr path = { .is_global = 1, .port_num = 1 };
+
+	assert_int_equal(ibv_query_gid(on.context, 1, 0, &path.grh.dgid), 0);
+	modify(i,
+	       (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT,
+				     .port_num = 1,
+				     .qp_access_flags = IBV_ACCESS_REMOTE_WRITE },
+	       IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	modify(i,
+	       (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR,
+				     .path_mtu = IBV_MTU_1024,
+				     .dest_qp_num = peer->qp_num,
+				     .max_dest_rd_atomic = 1,
+				     .min_rnr_timer = 12,
+				     .ah_attr = path },
+	       IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	modify(i,
+	       (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
+				     .timeout = 14,
+				     .retry_cnt = 7,
+				     .rnr_retry = 7,
+				     .max_rd_atomic = 1 },
+	       IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		       IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static void connect_queue_pairs(void)
+{
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+	};
+
+	on.pd = ibv_alloc_pd(on.context);
+	on.channel = ibv_create_comp_channel(on.context);
+	on.cq = ibv_create_cq(on.context, 16, &on, on.channel, 0);
+	attr.send_cq = attr.recv_cq = on.cq;
+	for (unsigned i = 0; i < 2; i++) {
+		on.mrs[i] = ibv_reg_mr(on.pd, memory[i], sizeof(memory[i]),
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+		on.qps[i] = ibv_create_qp(on.pd, &attr);
+		assert_non_null(on.qps[i]);
+	}
+	connect_to(0, on.qps[1]);
+	connect_to(1, on.qps[0]);
+}
+
+static void disconnect(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(ibv_destroy_qp(on.qps[i]), 0);
+		assert_int_equal(ibv_dereg_mr(on.mrs[i]), 0);
+	}
+	assert_int_equal(ibv_destroy_cq(on.cq), 0);
+	assert_int_equal(ibv_destroy_comp_channel(on.channel), 0);
+	assert_int_equal(ibv_dealloc_pd(on.pd), 0);
+}
+
+static void post_write(uint32_t rkey)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)memory[0],
+			       .length = sizeof(memory[0]),
+			       .lkey = on.mrs[0]->lkey };
+	struct ibv_send_wr wr = { .wr_id = 7,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_RDMA_WRITE,
+				  .wr.rdma = { .remote_addr = (uintptr_t)memory[1],
+					       .rkey = rkey } };
+	struct ibv_send_wr *bad;
+
+	assert_int_equal(ibv_post_send(on.qps[0], &wr, &bad), 0);
+}
+
+static void test_a_program_that_sleeps_is_told_of_a_completion(void **state)
+{
+	void *cq_context = NULL;
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+
+	(void)state;
+	connect_queue_pairs();
+	memset(memory[0], 0x5a, sizeof(memory[0]));
+	memset(memory[1], 0, sizeof(memory[1]));
+	assert_int_equal(ibv_req_notify_cq(on.cq, 0), 0);
+	post_write(on.mrs[1]->rkey);
+	assert_int_equal(ibv_get_cq_event(on.channel, &cq, &cq_context), 0);
+	assert_ptr_equal(cq, on.cq);
+	assert_ptr_equal(cq_context, &on);
+	ibv_ack_cq_events(cq, 1);
+	assert_int_equal(ibv_poll_cq(cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, 7);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_memory_equal(memory[0], memory[1], sizeof(memory[1]));
+	assert_string_equal(other_verbs_called(), "");
+	disconnect();
+}
+
+static void test_an_event_of_a_queue_pair_is_read_and_acknowledged(void **state)
+{
+	struct ibv_async_event event;
+
+	(void)state;
+	connect_queue_pairs();
+	post_write(0);
+	assert_int_equal(ibv_get_async_event(on.context, &event), 0);
+	assert_int_equal(event.event_type, IBV_EVENT_QP_ACCESS_ERR);
+	assert_ptr_equal(event.element.qp, on.qps[1]);
+	ibv_ack_async_event(&event);
+	assert_string_equal(other_verbs_called(), "");
+	disconnect();
+}
+
+static void test_a_context_that_is_closed_too_early_stops_its_queue_pairs(void **state)
+{
+	struct ibv_context *closed = on.context;
+
+	(void)state;
+	connect_queue_pairs();
+	assert_int_equal(ibv_close_device(closed), 0);
+	assert_int_equal(on.qps[0]->state, IBV_QPS_RESET);
+	assert_int_equal(on.qps[1]->state, IBV_QPS_RESET);
+	disconnect();
+}
+
+static void test_a_forked_child_ends_as_any_other(void **state)
+{
+	int status;
+	pid_t child;
+
+	(void)state;
+	connect_queue_pairs();
+	child = fork();
+	if (child == 0)
+		exit(7);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 7);
+	post_write(on.mrs[1]->rkey);
+	disconnect();
+}
+
+#define api_test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_our_devices_stand_behind_those_of_others),
+		api_test(test_our_devices_are_listed_if_the_others_cannot_be),
+		api_test(test_a_device_has_a_name_and_a_guid_but_no_index),
+		api_test(test_what_is_not_ours_goes_to_the_next_library),
+		api_test(test_events_of_others_are_acknowledged_by_them),
+		api_test(test_the_gid_table_is_the_addresses),
+		api_test(test_entries_of_other_sizes_are_filled_as_far_as_they_go),
+		api_test(test_there_is_one_partition_key),
+		api_test(test_new_and_old_programs_can_ask_for_the_port),
+		api_test(test_the_extended_attributes_fill_what_there_is_room_for),
+		api_test(test_the_clock_is_that_of_completions),
+		api_test(test_files_of_our_devices_do_not_exist),
+		api_test(test_what_is_not_there_is_refused),
+		api_test(test_memory_is_registered_in_each_way),
+		api_test(test_shared_receive_queues_of_the_basic_type_are_made),
+		api_test(test_a_queue_pair_is_extended_if_it_was_made_so),
+		api_test(test_a_program_that_sleeps_is_told_of_a_completion),
+		api_test(test_an_event_of_a_queue_pair_is_read_and_acknowledged),
+		api_test(test_a_context_that_is_closed_too_early_stops_its_queue_pairs),
+		api_test(test_a_forked_child_ends_as_any_other),
+	};
+
+	return network_enter() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}

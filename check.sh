@@ -7,7 +7,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 . scripts/lib.sh
 
 CHECK_PACKAGES=(clang clang-format libclang-rt-14-dev python3 shellcheck valgrind)
-FUZZ_SECONDS=60
+# Other people's programs that run on uroce, and what looks at its packets.
+PROGRAM_PACKAGES=(ibverbs-utils iperf3 iproute2 perftest tshark ucx-utils)
+FUZZ_SECONDS=30
 
 export PYTHONDONTWRITEBYTECODE=1
 
@@ -40,17 +42,26 @@ check_style()
 	shellcheck -x -P SCRIPTDIR "${scripts[@]}" .ci/run
 }
 
+# Fuzzes the target $1 from its corpus, with inputs of up to $2 bytes.
 fuzz()
 {
 	local corpus
 
 	corpus=$(mktemp -d)
-	quietly build-fuzz/tests/fuzz/fuzz_descriptor -max_total_time="$FUZZ_SECONDS" -max_len=512 \
-		-artifact_prefix="$corpus/" "$corpus" tests/fuzz/corpus/descriptor
+	quietly "build-fuzz/tests/fuzz/fuzz_$1" -max_total_time="$FUZZ_SECONDS" -max_len="$2" \
+		-artifact_prefix="$corpus/" "$corpus" "tests/fuzz/corpus/$1"
 	rm -rf "$corpus"
 }
 
-install_packages "${BUILD_PACKAGES[@]}" "${VM_PACKAGES[@]}" "${CHECK_PACKAGES[@]}"
+# Runs a test program on uroce, with the programs of a build folder.
+on_uroce()
+{
+	local build=$1
+	shift
+	env BUILD="$PWD/$build" "$@"
+}
+
+install_packages "${BUILD_PACKAGES[@]}" "${VM_PACKAGES[@]}" "${CHECK_PACKAGES[@]}" "${PROGRAM_PACKAGES[@]}"
 
 step "style: clang-format, shellcheck"
 check_style
@@ -63,12 +74,32 @@ step "build with address and undefined-behaviour sanitizers, and unit tests"
 build_in build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false
 run_tests meson test -C build-asan --suite unit --verbose
 
-step "fuzzing the descriptor parser for $FUZZ_SECONDS s"
+step "fuzzing the descriptor parser, the packet parser and the reliable connection, each for $FUZZ_SECONDS s"
 CC=clang build_in build-fuzz -Dfuzz=true -Dtests=true -Dbench=false
-fuzz
+fuzz descriptor 512
+fuzz packet 512
+fuzz reliable 2048
 
 step "programs without a device"
 run_tests python3 tests/pairs/test_no_device.py
+
+step "uroce: what it exports, uroce-run, other people's programs, and the pairs on bad networks"
+run_tests on_uroce build python3 tests/uroce/test_exports.py
+run_tests on_uroce build python3 tests/uroce/test_uroce_run.py
+run_tests on_uroce build python3 tests/uroce/test_programs.py
+run_tests on_uroce build python3 tests/uroce/test_pairs.py
+
+step "uroce: every operation of the layer, and the read pair, plain and with sanitizers"
+for build in build build-asan; do
+	run_tests $build/tests/device/test_operations
+	run_tests on_uroce $build python3 tests/pairs/test_read.py
+done
+
+step "uroce with the thread sanitizer: its unit tests, sleeping programs, eight processes"
+build_in build-tsan -Dwerror=true -Db_sanitize=thread -Db_lundef=false -Dbench=false
+run_tests meson test -C build-tsan --suite unit --verbose
+run_tests on_uroce build-tsan env UROCE_TEST_PRELOAD="$(realpath "$(gcc -print-file-name=libtsan.so)")" \
+	python3 tests/uroce/test_programs.py Loopback ManyProcesses
 
 step "the virtual machine itself"
 run_tests tests/rxe_vm/selftest.sh
@@ -82,8 +113,10 @@ run_tests in_guest build-asan /usr/bin/python3 tests/pairs/test_read.py
 step "every operation of the layer on rxe, plain and with sanitizers"
 run_tests in_guest build sh -c 'build/tests/device/test_operations && build-asan/tests/device/test_operations'
 
-step "the benchmark runs"
+step "the benchmarks run"
 quietly in_guest build build/bench/layer_overhead/layer_overhead --rounds 2 --iterations 200
+quietly build/bench/device/bench_device --rounds 1 --iterations 200
+quietly build/bench/scale/bench_scale --rounds 1 --qps 100 --mrs 1000 --iterations 1000
 
 step "the read pair between two virtual machines"
 run_tests python3 tests/pairs/test_two_hosts.py

@@ -71,10 +71,18 @@ def uroce_ports(pid="self"):
     return {port for port, _, _ in sockets("udp", pid) if port in PORTS}
 
 
+def link_target(path):
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:
+        return None  # closed in between
+
+
 def holds(pid, inodes):
+    """Whether the process has one of these sockets."""
     folder = f"/proc/{pid}/fd"
-    links = [os.path.join(folder, name) for name in os.listdir(folder)]
-    return any(os.readlink(link) in {f"socket:[{inode}]" for inode in inodes} for link in links)
+    targets = {link_target(os.path.join(folder, name)) for name in os.listdir(folder)}
+    return any(f"socket:[{inode}]" in targets for inode in inodes)
 
 
 def wait_until(test, condition, what):
@@ -104,6 +112,9 @@ class Side:
     def command(self):
         """What stands before a program; its lines come at once, although they go to a pipe."""
         values = [f"{name}={value}" for name, value in self.settings.items()]
+        # A sanitizer's library, which must come first in programs that are built without it.
+        if "UROCE_TEST_PRELOAD" in os.environ:
+            values.append("LD_PRELOAD=" + os.environ["UROCE_TEST_PRELOAD"])
         return (*self.prefix, "env", *values, "stdbuf", "-oL", RUN)
 
 

@@ -162,7 +162,7 @@ class Devices(ProgramTest):
         self.assertEqual(wanted, {}, "what it does not say")
 
 
-class PairTest(ProgramTest):
+class TransferTest(ProgramTest):
     def pingpong(self, server_side, client_side, *arguments):
         """A whole run of the pingpong; returns its two programs."""
         peers = self.run_pair(server_side, client_side, PINGPONG, *arguments)
@@ -182,11 +182,11 @@ class PairTest(ProgramTest):
         print(f"    {program}: {client.lines['out'][-2].strip()}", flush=True)
 
     def open_and_close(self):
-        """Takes away what programs that did not close their device left in the table of processes."""
+        """Takes away what is left in /dev/shm of programs that did not close their device."""
         self.launch(LOOPBACK, "ibv_devinfo").finish(0)
 
 
-class Loopback(PairTest):
+class Loopback(TransferTest):
     SIZES = (("1", "10000"), ("4096", "10000"), ("1048576", "300"))
 
     def test_sizes_and_ways_to_wait_and_to_post(self):
@@ -207,9 +207,7 @@ class Loopback(PairTest):
     def test_ipv6(self):
         for size, count in self.SIZES:
             with self.subTest(size=size):
-                self.pingpong(
-                    LOOPBACK, LOOPBACK, "-g", IPV6, "-s", size, "-n", count, "-c"
-                )
+                self.pingpong(LOOPBACK, LOOPBACK, "-g", IPV6, "-s", size, "-n", count, "-c")
 
     def test_shared_receive_queue(self):
         for options in ((), ("-e",), ("-c", "-s", "65536")):
@@ -232,7 +230,7 @@ class Loopback(PairTest):
 
 
 @unittest.skipUnless(PERFTEST, "perftest is not installed")
-class Perftest(PairTest):
+class Perftest(TransferTest):
     def test_each_operation(self):
         for program in PERFTEST_PROGRAMS:
             with self.subTest(program=program):
@@ -250,7 +248,7 @@ class Perftest(PairTest):
         self.open_and_close()
 
 
-class TwoNetworks(PairTest):
+class TwoNetworks(TransferTest):
     """Two hosts, joined by a cable."""
 
     LINK_LOCAL = "2"
@@ -322,7 +320,7 @@ class Packet:
         return self.opcode <= self.LAST_SEND
 
 
-class Faults(PairTest):
+class Faults(TransferTest):
     """A network that loses, repeats, reorders and damages packets, each time in the same way."""
 
     FAULTS = "drop=5%,dup=2%,reorder=5%,corrupt=1%"
@@ -385,7 +383,7 @@ class Faults(PairTest):
 
 
 @unittest.skipIf(shutil.which("tshark") is None, "tshark is not installed")
-class Captures(PairTest):
+class Captures(TransferTest):
     def capture(self, *arguments):
         """What each side of a run saw, as (packets, counters)."""
         side = LOOPBACK.with_settings(UROCE_COUNTERS="1", UROCE_PCAP=self.path("%p.pcap"))
@@ -433,7 +431,7 @@ class Captures(PairTest):
         self.assertLessEqual(len(requests) - sum(map(len, distinct.values())), sent_again)
 
 
-class ManyProcesses(PairTest):
+class ManyProcesses(TransferTest):
     """Several processes on one address: the first has the standard port, and passes on."""
 
     PAIRS = 4
@@ -448,16 +446,17 @@ class ManyProcesses(PairTest):
         peers = servers + clients
         for peer in peers:
             peer.wait_for("remote address", "out")
+        others = servers[1:] + clients[1:]
         owner = self.owner(peers)
         self.assertIs(owner, servers[0])
         owner.signal(signal.SIGKILL)
+        for peer in others:
+            self.assertIsNone(peer.process.poll(), f"it came too late:\n{peer.output()}")
+        wait_until(self, lambda: self.owner(others + clients[:1]), "a new owner")
         owner.finish(-signal.SIGKILL)
-        for peer in servers[1:] + clients[1:]:
-            self.assertIsNone(peer.process.poll(), f"that was too late:\n{peer.output()}")
-        wait_until(self, lambda: self.owner(peers[1:]), "a new owner of the standard port")
         # It may have been waiting for a message, which a connection does not find out.
         clients[0].clean_up()
-        for peer in servers[1:] + clients[1:]:
+        for peer in others:
             peer.finish(0)
         for client in clients[1:]:
             report("beside others", client)

@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -328,22 +329,36 @@ static void end_lease(struct ur_device *device)
 	ur_link_watch(device->link, true);
 }
 
-void ur_engine_poll(struct ur_device *device)
+/* What the program's thread finds; nothing, if another thread is at it. */
+static bool poll_link(struct ur_device *device)
 {
 	uint64_t now;
+	bool found;
 
 	if (pthread_mutex_trylock(&device->lock) != 0)
-		return;
+		return false;
 	now = ur_clock_ns();
 	/* What the last poll put off: the program has sent nothing that it could go out with. */
 	respond(device, false);
-	if (ur_link_receive(device->link, receive, device) > 0)
-		/* Without a lease the thread may sleep on, and nobody would send them. */
+	found = ur_link_receive(device->link, receive, device) > 0;
+	/* Without a lease the thread may sleep on, and nobody would send them. */
+	if (found)
 		respond(device, has_lease(device->engine));
 	run_timers(device, now);
 	flush_carrier(device);
 	extend_lease(device, now);
 	pthread_mutex_unlock(&device->lock);
+	return found;
+}
+
+/*
+ * What is waited for may come from a process that waits for this processor: without a yield it would
+ * wait until this one's time is up, which is a thousand times longer.
+ */
+void ur_engine_poll(struct ur_device *device)
+{
+	if (!poll_link(device) && has_lease(device->engine))
+		sched_yield();
 }
 
 void ur_engine_hand_over(struct ur_device *device)

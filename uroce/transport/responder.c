@@ -523,9 +523,11 @@ static void move_on(struct ur_qp *qp, const struct ur_packet *packet, uint32_t f
 	r->nak_sent = false;
 	if (flags & UR_IS_LAST)
 		r->msn = (r->msn + 1) & UR_24_BITS;
-	/* A NAK that is still to be sent has been overtaken. */
-	if (packet->ack_request || r->answer_pending)
+	/* Reads and atomics are acknowledged by their responses. */
+	if (packet->ack_request && (flags & UR_HAS_PAYLOAD))
 		schedule_ack(qp);
+	else
+		r->syndrome = UR_SYNDROME_ACK; /* a NAK that is still to be sent has been overtaken */
 }
 
 static void refuse_for_now(struct ur_qp *qp)

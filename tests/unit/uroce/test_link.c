@@ -87,6 +87,8 @@ static void test_a_number_of_which_the_port_is_taken_on_any_address_is_not_used(
 	(void)state;
 	assert_int_equal(ur_link_number(a->link), 0);
 	assert_int_equal(ur_link_number(b->link), 2);
+	/* Nor is it kept from others. */
+	close(network_socket("127.0.0.1", 4792));
 	node_close(b);
 	node_close(a);
 	close(stranger);
@@ -720,6 +722,35 @@ static void test_polling_leaves_out_sockets_that_were_idle_for_long_but_not_for_
 	assert_arrived(pair->b, 1, qpn_of(pair->b, 5), 1, 8);
 }
 
+static void test_polling_looks_at_all_sockets_that_had_something_of_late(void **state)
+{
+	struct pair *pair = *state;
+
+	ur_link_watch(pair->b->link, false);
+	poll_idle(pair->b, 1000);
+	for (uint8_t gid_index = 0; gid_index < NODE_ADDRESSES; gid_index++) {
+		struct ur_path path = path_to(pair->b, gid_index);
+
+		node_send(pair->a, &path, qpn_of(pair->b, 5), gid_index, 8);
+	}
+	node_flush(pair->a);
+	while (pair->b->count < 2)
+		node_receive(pair->b);
+	recvmmsg_calls = 0;
+	poll_idle(pair->b, 100);
+	assert_int_equal(recvmmsg_calls, 200);
+}
+
+static void test_a_link_that_is_watched_looks_at_all_sockets_however_idle(void **state)
+{
+	struct pair *pair = *state;
+
+	poll_idle(pair->b, 1000);
+	recvmmsg_calls = 0;
+	poll_idle(pair->b, 100);
+	assert_int_equal(recvmmsg_calls, 200);
+}
+
 static void ignore(void *user_data, const struct ur_packet *packet, const struct ur_path *from)
 {
 	unsigned *of_gid = user_data;
@@ -781,6 +812,8 @@ int main(void)
 		pair_test(test_any_identification_is_accepted_from_a_device_but_not_from_others),
 		pair_test(test_epoll_reports_packets_only_while_the_link_is_watched),
 		pair_test(test_polling_leaves_out_sockets_that_were_idle_for_long_but_not_for_ever),
+		pair_test(test_polling_looks_at_all_sockets_that_had_something_of_late),
+		pair_test(test_a_link_that_is_watched_looks_at_all_sockets_however_idle),
 		pair_test(test_a_busy_socket_does_not_keep_packets_of_another_waiting),
 	};
 

@@ -203,6 +203,21 @@ static void test_an_envelope_with_a_malformed_packet_or_sender_is_dropped(void *
 	close(owner);
 }
 
+static void test_a_sender_of_another_family_makes_no_sense(void **state)
+{
+	const struct ur_socket ipv4 = { .address = network_address("127.0.0.1", 4792) };
+	const struct ur_socket ipv6 = { .address = network_address("::1", 4792) };
+	uint8_t envelope[UR_ENVELOPE_SIZE] = { 'U', 'R', 'F', 'W', 4, 0, 0x13, 0x88, 127, 0, 0, 1 };
+	union ur_sockaddr sender;
+
+	(void)state;
+	assert_true(ur_envelope_sender(&ipv4, envelope, &sender));
+	assert_false(ur_envelope_sender(&ipv6, envelope, &sender));
+	envelope[4] = 6;
+	assert_false(ur_envelope_sender(&ipv4, envelope, &sender));
+	assert_true(ur_envelope_sender(&ipv6, envelope, &sender));
+}
+
 static void test_a_link_local_sender_is_on_the_link_of_the_address_that_it_sent_to(void **state)
 {
 	struct ur_socket sock = { .address = network_address("fe80::1", 4792) };
@@ -311,6 +326,7 @@ int main(void)
 		cmocka_unit_test(test_an_envelope_is_taken_from_port_4791_of_the_same_address_only),
 		cmocka_unit_test(test_what_is_in_an_envelope_is_not_passed_on_again),
 		cmocka_unit_test(test_an_envelope_with_a_malformed_packet_or_sender_is_dropped),
+		cmocka_unit_test(test_a_sender_of_another_family_makes_no_sense),
 		cmocka_unit_test(
 			test_a_link_local_sender_is_on_the_link_of_the_address_that_it_sent_to),
 		cmocka_unit_test(test_when_the_owner_goes_another_process_takes_its_place),

@@ -2,7 +2,7 @@
 # What demo.sh, check.sh and the test harness share. Expects `set -euo pipefail`.
 
 BUILD_PACKAGES=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev librdmacm-dev libcmocka-dev
-	libdeflate-dev libjansson-dev)
+	libdeflate-dev libisal-dev libjansson-dev)
 VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 util-linux xz-utils)
 
 # Says what happens now, in one line.

@@ -14,8 +14,16 @@
 #include "log.h"
 #include "qp.h"
 
-/* Empty polls in a row that make a program one that polls, and not one that looks once more. */
-#define POLLS_BEFORE_LEASE 8
+/*
+ * Empty polls in a row that make a program one that polls, and not one that looks once more. Some poll for
+ * the completion of their own write, and then watch memory for the peer's: with a lease they would wait
+ * for its end. So packets that are found waiting then make the engine very patient, for a while.
+ */
+#define LEAST_PATIENCE 8
+#define MOST_PATIENCE  4096
+
+/* Idle polls after each of which the processor is offered to others. */
+#define POLLS_PER_YIELD 16
 
 /* Batches that the thread handles before it lets others have the lock. */
 #define BATCHES_AT_ONCE 8
@@ -37,13 +45,16 @@ struct ur_engine {
 	/* The program polls until then; 0: it does not. Set under the device's lock. */
 	_Atomic uint64_t lease_end;
 	atomic_uint empty_polls;
+	atomic_uint idle_polls; /* since packets were found */
 
 	/* Guarded by the device's lock. */
 	bool stopping;
+	unsigned patience;       /* empty polls before a lease */
 	uint64_t sleeping_until; /* of the thread; 0: it is awake */
 	uint64_t next_deadline;  /* no timer ends before */
 	uint64_t next_owner_tick;
 	uint64_t bulk_end; /* the thread does not sleep before */
+	uint64_t now;      /* when the packets that are being handled were received */
 	struct ur_qp *timed;
 	struct ur_qp *scheduled_first;
 	struct ur_qp *scheduled_last;
@@ -111,10 +122,17 @@ static void receive(void *user_data, const struct ur_packet *packet, const struc
 	} else {
 		learn_port(qp, from);
 		if (flags & UR_IS_REQUEST)
-			ur_responder_receive(qp, packet, ur_clock_ns());
+			ur_responder_receive(qp, packet, device->engine->now);
 		else
-			ur_requester_receive(qp, packet, ur_clock_ns());
+			ur_requester_receive(qp, packet, device->engine->now);
 	}
+}
+
+/* The clock is read once for a batch: that takes as long as to handle a packet. */
+static bool receive_batch(struct ur_device *device, uint64_t now)
+{
+	device->engine->now = now;
+	return ur_link_receive(device->link, receive, device) > 0;
 }
 
 /* ---- What is due for an answer ---- */
@@ -307,8 +325,9 @@ static void extend_lease(struct ur_device *device, uint64_t now)
 	struct ur_engine *engine = device->engine;
 	uint64_t end = now + UR_LEASE_NS;
 
-	if (atomic_fetch_add_explicit(&engine->empty_polls, 1, memory_order_relaxed) + 1 <
-	    POLLS_BEFORE_LEASE)
+	if (!has_lease(engine) &&
+	    atomic_fetch_add_explicit(&engine->empty_polls, 1, memory_order_relaxed) + 1 <
+		    engine->patience)
 		return;
 	if (!has_lease(engine))
 		ur_link_watch(device->link, false);
@@ -329,6 +348,18 @@ static void end_lease(struct ur_device *device)
 	ur_link_watch(device->link, true);
 }
 
+/* Polling was of use. */
+static void note_found(struct ur_device *device)
+{
+	struct ur_engine *engine = device->engine;
+
+	/* Without a lease the thread may sleep on, and nobody would send what is put off. */
+	respond(device, has_lease(engine));
+	atomic_store_explicit(&engine->empty_polls, 0, memory_order_relaxed);
+	if (engine->patience > LEAST_PATIENCE)
+		engine->patience--;
+}
+
 /* What the program's thread finds; nothing, if another thread is at it. */
 static bool poll_link(struct ur_device *device)
 {
@@ -340,10 +371,9 @@ static bool poll_link(struct ur_device *device)
 	now = ur_clock_ns();
 	/* What the last poll put off: the program has sent nothing that it could go out with. */
 	respond(device, false);
-	found = ur_link_receive(device->link, receive, device) > 0;
-	/* Without a lease the thread may sleep on, and nobody would send them. */
+	found = receive_batch(device, now);
 	if (found)
-		respond(device, has_lease(device->engine));
+		note_found(device);
 	run_timers(device, now);
 	flush_carrier(device);
 	extend_lease(device, now);
@@ -357,7 +387,12 @@ static bool poll_link(struct ur_device *device)
  */
 void ur_engine_poll(struct ur_device *device)
 {
-	if (!poll_link(device) && has_lease(device->engine))
+	atomic_uint *idle = &device->engine->idle_polls;
+
+	if (poll_link(device))
+		atomic_store_explicit(idle, 0, memory_order_relaxed);
+	else if (atomic_fetch_add_explicit(idle, 1, memory_order_relaxed) % POLLS_PER_YIELD ==
+		 POLLS_PER_YIELD - 1)
 		sched_yield();
 }
 
@@ -417,7 +452,7 @@ static bool work(struct ur_device *device)
 	bool more = false;
 
 	for (unsigned i = 0; i < BATCHES_AT_ONCE; i++) {
-		more = ur_link_receive(device->link, receive, device) > 0;
+		more = receive_batch(device, ur_clock_ns());
 		more |= respond(device, false);
 		flush_carrier(device);
 		if (!more)
@@ -437,6 +472,14 @@ static bool work_in_bulk(struct ur_device *device, uint64_t now)
 	return more || now < engine->bulk_end;
 }
 
+/* The program has stopped polling. */
+static void end_unused_lease(struct ur_device *device)
+{
+	end_lease(device);
+	if (receive_batch(device, ur_clock_ns()))
+		device->engine->patience = MOST_PATIENCE;
+}
+
 static uint64_t work_until(struct ur_device *device)
 {
 	struct ur_engine *engine = device->engine;
@@ -446,7 +489,7 @@ static uint64_t work_until(struct ur_device *device)
 	bool more = false;
 
 	if (lease_end > 0 && now >= lease_end) {
-		end_lease(device);
+		end_unused_lease(device);
 		lease_end = 0;
 	}
 	run_timers(device, now);
@@ -562,6 +605,7 @@ int ur_engine_start(struct ur_device *device)
 	if (!engine)
 		return ENOMEM;
 	engine->next_deadline = UR_NEVER;
+	engine->patience = LEAST_PATIENCE;
 	device->engine = engine;
 	error = open_descriptors(engine);
 	if (error) {

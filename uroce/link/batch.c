@@ -12,6 +12,9 @@
 /* Of a message's UDP payload; the system takes no more than 65507 bytes with IPv4. */
 #define MAX_MESSAGE_SIZE 65000
 
+/* More does not make it faster, but what is on the way would leave the processor's cache. */
+#define MAX_WINDOW (512 * 1024)
+
 static struct ur_batch *batch_of(struct ur_carrier *carrier)
 {
 	return (struct ur_batch *)carrier;
@@ -450,10 +453,25 @@ static void send_packet(struct ur_carrier *carrier, const struct ur_path *path,
 	add_packet(batch, message_for(batch, path, size), tx, size);
 }
 
+/*
+ * A peer's buffer is taken to be like the own one. The system counts a packet there as what it occupies,
+ * up to a quarter more than its size.
+ */
+static uint32_t window_for(uint32_t receive_buffer)
+{
+	uint32_t window = receive_buffer / 8 * 5;
+
+	return window < MAX_WINDOW ? window : MAX_WINDOW;
+}
+
 void ur_batch_init(struct ur_batch *batch, struct ur_socket *socks, size_t count,
 		   struct ur_counters *counters, struct ur_pcap *pcap)
 {
-	batch->carrier = (struct ur_carrier){ .send = send_packet, .flush = flush };
+	batch->carrier = (struct ur_carrier){
+		.send = send_packet,
+		.flush = flush,
+		.window = window_for(ur_socket_receive_buffer(&socks[0])),
+	};
 	batch->counters = counters;
 	batch->pcap = pcap;
 	batch->gso = ur_socket_has_gso(&socks[0]);

@@ -41,11 +41,19 @@ struct ur_tx {
 	void *owner;
 };
 
+#define UR_PACKET_OVERHEAD 512
+
 struct ur_carrier {
 	/* Takes a packet into the batch that flush sends; sends when the batch is full. */
-	void (*send)(struct ur_carrier *carrier, const struct ur_path *path, const struct ur_tx *tx);
+	void (*send)(struct ur_carrier *carrier, const struct ur_path *path,
+		     const struct ur_tx *tx);
 	/* Sends what is there, without waiting. */
 	void (*flush)(struct ur_carrier *carrier);
+	/*
+	 * What may be on the way to a peer of the same kind, so that its buffer does not overflow:
+	 * bytes, each packet counting UR_PACKET_OVERHEAD more than its payload. Set once.
+	 */
+	uint32_t window;
 	/* Set by send and flush: no more can be sent just now. The engine clears it. */
 	bool blocked;
 	/* Called by send and flush for each packet that could not be sent because of that. */

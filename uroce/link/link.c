@@ -202,7 +202,6 @@ int ur_link_open(const char *device_name, const struct ur_link_address *addresse
 		ur_link_close(opened);
 		return error;
 	}
-	ur_link_owner_tick(opened);
 	ur_log(UR_LOG_INFO, "%s: this process has number %u, port %u%s", device_name,
 	       opened->number, port_of_number(opened->number),
 	       ur_link_is_owner(opened) ? ", and is the owner of port 4791" : "");
@@ -231,15 +230,6 @@ void ur_link_close(struct ur_link *link)
 
 /* ---- The owner of port 4791 ---- */
 
-static bool has_port_4791(const struct ur_link *link, const struct ur_socket *own)
-{
-	for (unsigned i = link->address_count; i < link->sock_count; i++) {
-		if (link->socks[i].gid_index == own->gid_index)
-			return true;
-	}
-	return false;
-}
-
 bool ur_link_is_owner(const struct ur_link *link)
 {
 	return link->number == 0 || link->sock_count == 2 * link->address_count;
@@ -261,9 +251,8 @@ void ur_link_owner_tick(struct ur_link *link)
 	for (unsigned i = 0; i < link->address_count; i++) {
 		const struct ur_socket *own = &link->socks[i];
 
-		if (!has_port_4791(link, own))
-			add_sock(link, &own->address, own->gid_index, UR_UDP_PORT,
-				 own->events & EPOLLIN);
+		/* Where it is taken, by this process or by another, this fails. */
+		add_sock(link, &own->address, own->gid_index, UR_UDP_PORT, own->events & EPOLLIN);
 	}
 	if (ur_link_is_owner(link))
 		log_owner(link);

@@ -122,3 +122,12 @@ bool ur_socket_has_gso(const struct ur_socket *sock)
 
 	return getsockopt(sock->fd, SOL_UDP, UDP_SEGMENT, &size, &length) == 0;
 }
+
+uint32_t ur_socket_receive_buffer(const struct ur_socket *sock)
+{
+	int size = 0;
+	socklen_t length = sizeof(size);
+
+	getsockopt(sock->fd, SOL_SOCKET, SO_RCVBUF, &size, &length);
+	return (uint32_t)size;
+}

@@ -39,4 +39,7 @@ bool ur_socket_is_writable(const struct ur_socket *sock);
 /* Whether the system has UDP GSO. */
 bool ur_socket_has_gso(const struct ur_socket *sock);
 
+/* Size of the receive buffer as the system counts it, in bytes. */
+uint32_t ur_socket_receive_buffer(const struct ur_socket *sock);
+
 #endif

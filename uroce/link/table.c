@@ -159,7 +159,7 @@ static void read_file(struct ur_table *table)
 
 	if (size < (ssize_t)sizeof(*header) || memcmp(header->magic, MAGIC, sizeof(MAGIC)) != 0 ||
 	    header->entry_size != sizeof(struct ur_table_entry) ||
-	    header->count > UR_TABLE_CAPACITY || size != (ssize_t)file_size(table))
+	    size != (ssize_t)file_size(table))
 		*header = empty;
 }
 

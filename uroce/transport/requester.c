@@ -213,11 +213,13 @@ static void shrink_window(struct ur_qp *qp)
 	r->window = r->window / 2 > least ? r->window / 2 : least;
 }
 
-static void grow_window(struct ur_requester *r, uint32_t acknowledged, uint32_t mtu)
+static void grow_window(struct ur_qp *qp, uint32_t acknowledged)
 {
-	r->window += (uint32_t)((uint64_t)acknowledged * mtu / r->window);
-	if (r->window > UR_WINDOW)
-		r->window = UR_WINDOW;
+	struct ur_requester *r = &qp->requester;
+
+	r->window += (uint32_t)((uint64_t)acknowledged * qp->mtu / r->window);
+	if (r->window > qp->carrier->window)
+		r->window = qp->carrier->window;
 }
 
 /* ---- Ends of entries ---- */
@@ -556,7 +558,7 @@ static void note_progress(struct ur_qp *qp, uint32_t acknowledged, uint64_t now)
 	r->probed = false;
 	r->recovering = false;
 	r->rnr_deadline = UR_NEVER;
-	grow_window(r, acknowledged, qp->mtu);
+	grow_window(qp, acknowledged);
 	if (r->in_flight > 0)
 		start_timers(qp, now);
 	else
@@ -872,7 +874,7 @@ void ur_requester_start(struct ur_qp *qp)
 		.next_psn = qp->attr.sq_psn,
 		.una_psn = qp->attr.sq_psn,
 		.max_psn = qp->attr.sq_psn,
-		.window = UR_WINDOW,
+		.window = qp->carrier->window,
 		.retries_left = qp->attr.retry_cnt,
 		.rnr_retries_left = qp->attr.rnr_retry,
 		.ack_deadline = UR_NEVER,

@@ -15,12 +15,6 @@
 
 struct ur_qp;
 
-/*
- * What may be unacknowledged, in bytes of the peer's receive buffer (Linux's default for it is 416 KiB),
- * and what a packet costs there beyond its payload.
- */
-#define UR_WINDOW          (256 * 1024)
-#define UR_PACKET_OVERHEAD 512
 /* A longer read is sent as several requests, so that its responses fit the window. */
 #define UR_READ_CHUNK (64 * 1024)
 

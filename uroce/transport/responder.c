@@ -527,7 +527,8 @@ static void move_on(struct ur_qp *qp, const struct ur_packet *packet, uint32_t f
 	if (packet->ack_request && (flags & UR_HAS_PAYLOAD))
 		schedule_ack(qp);
 	else
-		r->syndrome = UR_SYNDROME_ACK; /* a NAK that is still to be sent has been overtaken */
+		r->syndrome =
+			UR_SYNDROME_ACK; /* a NAK that is still to be sent has been overtaken */
 }
 
 static void refuse_for_now(struct ur_qp *qp)

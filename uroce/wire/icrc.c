@@ -1,6 +1,6 @@
 #include "icrc.h"
 
-#include <libdeflate.h>
+#include <isa-l/crc.h>
 #include <string.h>
 
 #include "packet.h"
@@ -112,10 +112,10 @@ static size_t total_length(const struct iovec *parts, size_t part_count)
 	return length;
 }
 
-/* The bytes may be NULL if they are none, for which libdeflate would start anew. */
+/* ISA-L does this three times as fast as zlib's likes (on processors with AVX-512). */
 static uint32_t extend(uint32_t crc, const void *bytes, size_t size)
 {
-	return size > 0 ? libdeflate_crc32(crc, bytes, size) : crc;
+	return size > 0 ? crc32_gzip_refl(crc, bytes, size) : crc;
 }
 
 uint32_t ur_icrc(const struct ur_flow *flow, uint16_t ip_id, const struct iovec *parts,

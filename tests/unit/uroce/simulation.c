@@ -141,7 +141,10 @@ int ur_engine_start(struct ur_device *device)
 	struct ur_link *link = device == &a.device ? &links[0] : &links[1];
 
 	*link = (struct ur_link){
-		.carrier = { .send = link_send, .flush = link_flush, .unsent = link_unsent },
+		.carrier = { .send = link_send,
+			     .flush = link_flush,
+			     .unsent = link_unsent,
+			     .window = SIMULATION_WINDOW },
 		.peer = device == &a.device ? &b : &a,
 	};
 	device->link = link;

@@ -20,7 +20,8 @@ enum fate { DELIVER, DROP, DUPLICATE, HOLD /* until the next packet has been del
 /* count: packets before this one, of both directions. */
 typedef enum fate (*fate_fn)(const struct ur_packet *packet, unsigned count, void *user_data);
 
-#define MEMORY_SIZE (1 << 20)
+#define MEMORY_SIZE       (1 << 20)
+#define SIMULATION_WINDOW (256 * 1024)
 
 struct node {
 	struct ur_device device;

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <netinet/ip.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -140,6 +141,32 @@ static void test_there_are_256_numbers_and_no_more(void **state)
 	for (unsigned i = 0; i < 256; i++)
 		ur_link_close(links[i]);
 	close(epoll_fd);
+}
+
+static int open_with_address(union ur_sockaddr address)
+{
+	const struct ur_link_address addresses[] = { { address, 0 } };
+	int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	struct ur_counters counters = { 0 };
+	struct ur_link *link = NULL;
+	int error = ur_link_open("uroce_lo", addresses, 1, epoll_fd, &counters, &link);
+
+	ur_link_close(link);
+	close(epoll_fd);
+	return error;
+}
+
+static void test_an_address_that_the_host_has_not_is_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(open_with_address(network_address("192.0.2.1", 0)), EADDRNOTAVAIL);
+}
+
+/* As one is for a while when its interface has come up. */
+static void test_an_ipv6_address_that_is_not_confirmed_yet_is_taken(void **state)
+{
+	(void)state;
+	assert_int_equal(open_with_address(network_address("2001:db8::1", 0)), 0);
 }
 
 static void test_a_device_without_addresses_is_refused(void **state)
@@ -341,6 +368,25 @@ static void test_a_packet_ends_with_zeros_up_to_4_bytes_and_its_icrc(void **stat
 		assert_memory_equal(received, expected, size);
 	}
 	close(stranger);
+}
+
+/* What the ICRC of a packet takes for granted, as its receiver cannot see it. */
+static void test_a_single_packet_has_the_identification_0_and_is_not_fragmented(void **state)
+{
+	struct pair *pair = *state;
+	struct ur_path path = { .remote = network_address("127.0.0.1", STRANGER_PORT) };
+	int raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
+	struct iphdr ip;
+
+	assert_true(raw >= 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		node_send(pair->a, &path, 5, i, 100);
+		node_flush(pair->a);
+		assert_true(recv(raw, &ip, sizeof(ip), 0) > 0);
+		assert_int_equal(ip.id, 0);
+		assert_int_equal(ntohs(ip.frag_off), IP_DF);
+	}
+	close(raw);
 }
 
 static void send_pieces(struct node *node, const struct ur_path *path, uint32_t qpn, uint32_t psn,
@@ -787,6 +833,8 @@ int main(void)
 			test_a_number_of_which_the_port_is_taken_on_any_address_is_not_used),
 		cmocka_unit_test(test_where_a_stranger_has_port_4791_nobody_is_the_owner),
 		cmocka_unit_test(test_there_are_256_numbers_and_no_more),
+		cmocka_unit_test(test_an_address_that_the_host_has_not_is_refused),
+		cmocka_unit_test(test_an_ipv6_address_that_is_not_confirmed_yet_is_taken),
 		cmocka_unit_test(test_a_device_without_addresses_is_refused),
 		pair_test(test_packets_of_all_sizes_arrive_over_ipv4),
 		pair_test(test_packets_of_all_sizes_arrive_over_ipv6),
@@ -798,6 +846,7 @@ int main(void)
 		pair_test(test_packets_to_different_peers_go_out_as_different_messages),
 		pair_test(test_packets_go_out_from_the_address_of_their_path),
 		pair_test(test_a_packet_ends_with_zeros_up_to_4_bytes_and_its_icrc),
+		pair_test(test_a_single_packet_has_the_identification_0_and_is_not_fragmented),
 		pair_test(test_a_payload_is_gathered_from_its_pieces),
 		pair_test(test_a_full_batch_goes_out_by_itself),
 		pair_test(test_a_batch_full_of_pieces_goes_out_by_itself),

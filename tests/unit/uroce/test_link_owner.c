@@ -38,7 +38,7 @@ static void assert_sender(const struct node *node, size_t index, const char *add
 	union ur_sockaddr sender = network_address(address, STRANGER_PORT);
 
 	assert_int_equal(node->arrivals[index].from.gid_index, gid_index);
-	assert_memory_equal(&node->arrivals[index].from.remote, &sender, sizeof(sender));
+	assert_true(ur_address_equal(&node->arrivals[index].from.remote, &sender));
 }
 
 static void test_the_owner_passes_packets_on_to_the_process_they_are_for(void **state)
@@ -250,6 +250,8 @@ static void test_when_the_owner_goes_another_process_takes_its_place(void **stat
 	assert_false(ur_link_is_owner(c->link));
 
 	send_to_4791("127.0.0.1", qpn_of(b, 7), 1);
+	while (!node_is_reported(b, EPOLLIN))
+		;
 	send_to_4791("::1", qpn_of(b, 7), 2);
 	node_wait(b, 2);
 	assert_sender(b, 0, "127.0.0.1", IPV4_GID);
@@ -261,6 +263,27 @@ static void test_when_the_owner_goes_another_process_takes_its_place(void **stat
 	assert_arrived(c, 0, qpn_of(c, 7), 3, 100);
 	node_close(c);
 	node_close(b);
+}
+
+static void test_a_process_takes_port_4791_on_those_addresses_where_it_is_free(void **state)
+{
+	int stranger = network_socket("127.0.0.1", UR_UDP_PORT);
+	struct node *node = node_open();
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		ur_link_owner_tick(node->link);
+	assert_false(ur_link_is_owner(node->link));
+	send_to_4791("::1", qpn_of(node, 7), 1);
+	node_wait(node, 1);
+	assert_sender(node, 0, "::1", IPV6_GID);
+	close(stranger);
+	ur_link_owner_tick(node->link);
+	assert_true(ur_link_is_owner(node->link));
+	send_to_4791("127.0.0.1", qpn_of(node, 7), 2);
+	node_wait(node, 2);
+	assert_sender(node, 1, "127.0.0.1", IPV4_GID);
+	node_close(node);
 }
 
 static void test_a_successor_that_polls_is_not_disturbed_by_packets_to_port_4791(void **state)
@@ -330,6 +353,8 @@ int main(void)
 		cmocka_unit_test(
 			test_a_link_local_sender_is_on_the_link_of_the_address_that_it_sent_to),
 		cmocka_unit_test(test_when_the_owner_goes_another_process_takes_its_place),
+		cmocka_unit_test(
+			test_a_process_takes_port_4791_on_those_addresses_where_it_is_free),
 		cmocka_unit_test(
 			test_a_successor_that_polls_is_not_disturbed_by_packets_to_port_4791),
 		cmocka_unit_test(test_a_successor_drops_packets_for_the_process_that_has_gone),

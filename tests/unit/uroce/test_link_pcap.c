@@ -9,11 +9,12 @@
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <netinet/udp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -259,6 +260,55 @@ static void test_what_is_received_is_captured_as_it_is_even_if_it_is_dropped(voi
 	assert_false(has_right_icrc(&records[2]));
 }
 
+/* The one whose checksum comes out as 0, which would mean that it has none. */
+static void test_a_datagram_always_has_a_checksum(void **state)
+{
+	struct node *node = open_with_capture("zero.pcap");
+	int fd = network_socket("127.0.0.1", STRANGER_PORT);
+	union ur_sockaddr dest = path_to(node, IPV4_GID).remote;
+	/* Of both addresses, the protocol, the length, which is there twice, and the ports. */
+	uint32_t sum = 2 * 0x7f01 + IPPROTO_UDP + 2 * 10 + STRANGER_PORT + UR_UDP_PORT;
+	uint16_t data = htons((uint16_t)~checksum(sum, NULL, 0));
+
+	(void)state;
+	sendto(fd, &data, sizeof(data), 0, &dest.any, sizeof(dest.v4));
+	while (node->counters.rx_packets < 1)
+		node_receive(node);
+	node_close(node);
+	close(fd);
+	assert_int_equal(read_capture(path_of("zero.pcap")), 1);
+	assert_memory_equal(records[0].data - 2, "\xff\xff", 2);
+}
+
+static void limit_files(rlim_t size)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = size;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void test_a_capture_ends_when_its_file_is_full_and_the_link_goes_on(void **state)
+{
+	struct node *a, *b = node_open();
+	struct stat status;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	limit_files(2000);
+	a = open_with_capture("full.pcap");
+	exchange(a, b, IPV4_GID);
+	limit_files(RLIM_INFINITY);
+	b->count = 0;
+	exchange(a, b, IPV4_GID);
+	node_close(b);
+	node_close(a);
+	assert_int_equal(stat(path_of("full.pcap"), &status), 0);
+	assert_int_equal(status.st_size, 2000);
+	unlink(path_of("full.pcap"));
+}
+
 static void test_a_packet_that_was_passed_on_is_captured_as_its_sender_sent_it(void **state)
 {
 	struct node *a = node_open(), *b = open_with_capture("passed.pcap");
@@ -380,6 +430,11 @@ static void test_a_file_that_cannot_be_written_keeps_the_link_from_opening(void 
 	(void)state;
 	assert_int_equal(try_open(path_of("missing/a.pcap")), ENOENT);
 	assert_int_equal(try_open("/dev/full"), ENOSPC);
+	signal(SIGXFSZ, SIG_IGN);
+	limit_files(10);
+	assert_int_equal(try_open(path_of("short.pcap")), ENOSPC);
+	limit_files(RLIM_INFINITY);
+	assert_int_equal(unlink(path_of("short.pcap")), 0);
 	memset(long_path, 'x', sizeof(long_path) - 1);
 	long_path[sizeof(long_path) - 1] = '\0';
 	assert_int_equal(try_open(long_path), ENAMETOOLONG);
@@ -398,6 +453,8 @@ int main(void)
 		cmocka_unit_test(test_what_is_sent_and_received_over_ipv4_is_captured),
 		cmocka_unit_test(test_what_is_sent_and_received_over_ipv6_is_captured),
 		cmocka_unit_test(test_what_is_received_is_captured_as_it_is_even_if_it_is_dropped),
+		cmocka_unit_test(test_a_datagram_always_has_a_checksum),
+		cmocka_unit_test(test_a_capture_ends_when_its_file_is_full_and_the_link_goes_on),
 		cmocka_unit_test(
 			test_a_packet_that_was_passed_on_is_captured_as_its_sender_sent_it),
 		cmocka_unit_test(test_packets_that_faults_drop_are_not_captured_corrupted_ones_are),

@@ -297,8 +297,8 @@ static void a_long_message_keeps_within_the_window(void **state)
 {
 	(void)state;
 	post(IBV_WR_RDMA_WRITE, 900000, 1);
-	assert_true(a.qp->requester.in_flight <= UR_WINDOW);
-	assert_true(a.qp->requester.in_flight > UR_WINDOW - 2048);
+	assert_true(a.qp->requester.in_flight <= SIMULATION_WINDOW);
+	assert_true(a.qp->requester.in_flight > SIMULATION_WINDOW - 2048);
 	simulation_settle();
 	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
 	assert_true(simulation_count(UR_RC_ACKNOWLEDGE) < 900000 / 1024 / 8);

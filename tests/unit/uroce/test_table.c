@@ -243,7 +243,7 @@ static void test_a_process_that_keeps_the_lock_holds_up_none(void **state)
 	assert_int_equal(count_entries(), 1);
 }
 
-static void test_all_takes_no_table_for_an_answer(void **state)
+static void test_without_a_table_all_functions_do_nothing(void **state)
 {
 	size_t count = 1;
 
@@ -254,6 +254,75 @@ static void test_all_takes_no_table_for_an_answer(void **state)
 	assert_null(ur_table_list(NULL, &count));
 	assert_int_equal(count, 0);
 	ur_table_close(NULL);
+}
+
+static int to_child[2], to_parent[2];
+
+static void tell(int fd)
+{
+	assert_int_equal(write(fd, "", 1), 1);
+}
+
+static void wait_to_be_told(int fd)
+{
+	char byte;
+
+	assert_int_equal(read(fd, &byte, 1), 1);
+}
+
+/* Adds an entry when it is told to, says so, and stays. */
+static void add_and_stay(void)
+{
+	struct ur_table *table;
+
+	wait_to_be_told(to_child[0]);
+	while (!(table = ur_table_open()))
+		;
+	ur_table_add(table, "uroce_lo", 5, false);
+	ur_table_close(table);
+	tell(to_parent[1]);
+	pause();
+}
+
+/* Whether a process has the table's file open. */
+static bool has_table_open(pid_t pid)
+{
+	char name[64], target[64];
+
+	for (int fd = 0; fd < 64; fd++) {
+		ssize_t length;
+
+		snprintf(name, sizeof(name), "/proc/%d/fd/%d", pid, fd);
+		length = readlink(name, target, sizeof(target) - 1);
+		target[length > 0 ? length : 0] = '\0';
+		if (strcmp(target, table_path()) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void test_a_process_that_waits_for_a_file_that_is_then_removed_makes_a_new_one(void **state)
+{
+	struct ur_table *table;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(to_child), 0);
+	assert_int_equal(pipe(to_parent), 0);
+	pid = run(add_and_stay);
+	table = ur_table_open();
+	tell(to_child[1]);
+	while (!has_table_open(pid))
+		;
+	ur_table_close(table);
+	wait_to_be_told(to_parent[0]);
+	assert_int_equal(count_entries(), 1);
+	kill(pid, SIGKILL);
+	wait_for(pid);
+	for (unsigned i = 0; i < 2; i++) {
+		close(to_child[i]);
+		close(to_parent[i]);
+	}
 }
 
 /* ---- Damage ---- */
@@ -312,20 +381,53 @@ static void test_a_damaged_file_is_read_without_harm_and_made_anew(void **state)
 	assert_recovers();
 }
 
-static void test_a_process_with_the_number_of_a_dead_one_is_not_taken_for_it(void **state)
+static void test_a_file_of_another_version_is_as_good_as_empty(void **state)
 {
-	static char bytes[MAX_FILE];
-	struct ur_table_entry entry;
+	static char good[MAX_FILE], bad[MAX_FILE];
 	size_t size;
 
 	(void)state;
 	add("uroce_lo", 0, true);
-	size = read_table(bytes);
+	size = read_table(good);
+	/* The magic and the size of an entry. */
+	for (size_t i = 0; i < 12; i++) {
+		memcpy(bad, good, size);
+		bad[i]++;
+		write_table(bad, size);
+		assert_int_equal(count_entries(), 0);
+	}
+}
+
+static void change_last_entry(int32_t pid, uint64_t start_time)
+{
+	static char bytes[MAX_FILE];
+	size_t size = read_table(bytes);
+	struct ur_table_entry entry;
+
 	memcpy(&entry, bytes + size - sizeof(entry), sizeof(entry));
 	assert_int_equal(entry.pid, getpid());
-	entry.start_time--;
+	entry.pid = pid;
+	entry.start_time = start_time;
 	memcpy(bytes + size - sizeof(entry), &entry, sizeof(entry));
 	write_table(bytes, size);
+}
+
+static void test_a_process_with_the_number_of_a_dead_one_is_not_taken_for_it(void **state)
+{
+	(void)state;
+	add("uroce_lo", 0, true);
+	change_last_entry(getpid(), 1);
+	assert_int_equal(count_entries(), 0);
+}
+
+static void test_an_entry_of_no_process_is_removed(void **state)
+{
+	(void)state;
+	add("uroce_lo", 0, true);
+	change_last_entry(INT32_MAX, 0);
+	assert_int_equal(count_entries(), 0);
+	add("uroce_lo", 0, true);
+	change_last_entry(-1, 0);
 	assert_int_equal(count_entries(), 0);
 }
 
@@ -423,8 +525,12 @@ int main(void)
 		table_test(test_a_zombie_is_dead),
 		table_test(test_a_process_that_dies_with_the_lock_leaves_the_table_as_it_was),
 		table_test(test_a_process_that_keeps_the_lock_holds_up_none),
-		table_test(test_all_takes_no_table_for_an_answer),
+		table_test(
+			test_a_process_that_waits_for_a_file_that_is_then_removed_makes_a_new_one),
+		table_test(test_without_a_table_all_functions_do_nothing),
 		table_test(test_a_damaged_file_is_read_without_harm_and_made_anew),
+		table_test(test_a_file_of_another_version_is_as_good_as_empty),
+		table_test(test_an_entry_of_no_process_is_removed),
 		table_test(test_a_process_with_the_number_of_a_dead_one_is_not_taken_for_it),
 		table_test(test_a_file_that_others_can_write_is_not_used),
 		table_test(test_a_symbolic_link_is_not_followed),

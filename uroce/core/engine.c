@@ -33,7 +33,7 @@
  * than the next batch, and costs the sender's time too. Short messages are not worth a processor.
  */
 #define BULK_BYTES (16 * 1024)
-#define BULK_NS    (50 * 1000)
+#define BULK_NS    (200 * 1000)
 
 /* Sources of UDP packets from here on are of devices that spread flows over them: no uroce's. */
 #define FIRST_DEVICE_PORT 49152
@@ -468,7 +468,7 @@ static bool work_in_bulk(struct ur_device *device, uint64_t now)
 	bool more = work(device);
 
 	if (bytes_moved(device) - before >= BULK_BYTES)
-		engine->bulk_end = now + BULK_NS;
+		engine->bulk_end = ur_clock_ns() + BULK_NS;
 	return more || now < engine->bulk_end;
 }
 

@@ -110,6 +110,20 @@ static struct ur_device *find(const char *if_name)
 	return device;
 }
 
+/*
+ * It is held for as long as a batch of packets takes, mostly less than to sleep and be woken. So one that
+ * waits for it tries for a while before it sleeps.
+ */
+static void init_lock(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
 static struct ur_device *create(const struct ur_interface *interface)
 {
 	struct ur_device *device = calloc(1, sizeof(*device));
@@ -123,7 +137,7 @@ static struct ur_device *create(const struct ur_interface *interface)
 	snprintf(device->verbs.name, sizeof(device->verbs.name), "uroce_%s", interface->name);
 	snprintf(device->verbs.dev_name, sizeof(device->verbs.dev_name), "%s", device->verbs.name);
 	memcpy(device->if_name, interface->name, sizeof(device->if_name));
-	pthread_mutex_init(&device->lock, NULL);
+	init_lock(&device->lock);
 	while (*end)
 		end = &(*end)->next;
 	*end = device;
@@ -230,7 +244,7 @@ static void disown_open_devices(void)
 			continue;
 		}
 		device->inherited = true;
-		pthread_mutex_init(&device->lock, NULL);
+		init_lock(&device->lock);
 		*link = device->next;
 	}
 	unlock_table();

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#define UR_NEVER    UINT64_MAX
+#define UR_NEVER     UINT64_MAX
 #define UR_NS_PER_MS UINT64_C(1000000)
 
 static inline uint64_t ur_clock_ns(void)

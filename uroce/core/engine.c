@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -218,13 +219,19 @@ static void wake(struct ur_engine *engine)
 		return;
 }
 
-void ur_engine_flush(struct ur_device *device)
+/* Sends what is queued; wakes the thread if there is more, or if some of it has been put off by faults. */
+static void flush_and_wake(struct ur_device *device, bool more)
 {
-	bool more = respond(device, false);
+	struct ur_engine *engine = device->engine;
 
 	flush_carrier(device);
-	if (more && device->engine->sleeping_until > 0)
-		wake(device->engine);
+	if (engine->sleeping_until > (more ? 0 : ur_link_deadline(device->link)))
+		wake(engine);
+}
+
+void ur_engine_flush(struct ur_device *device)
+{
+	flush_and_wake(device, respond(device, false));
 }
 
 /* ---- Timers ---- */
@@ -348,34 +355,35 @@ static void end_lease(struct ur_device *device)
 	ur_link_watch(device->link, true);
 }
 
-/* Polling was of use. */
-static void note_found(struct ur_device *device)
+/* Polling was of use. Returns whether there is more to answer now. */
+static bool answer_found(struct ur_device *device)
 {
 	struct ur_engine *engine = device->engine;
 
-	/* Without a lease the thread may sleep on, and nobody would send what is put off. */
-	respond(device, has_lease(engine));
 	atomic_store_explicit(&engine->empty_polls, 0, memory_order_relaxed);
 	if (engine->patience > LEAST_PATIENCE)
 		engine->patience--;
+	/* Without a lease the thread may sleep on, and nobody would send what is put off. */
+	return respond(device, has_lease(engine));
 }
 
 /* What the program's thread finds; nothing, if another thread is at it. */
 static bool poll_link(struct ur_device *device)
 {
 	uint64_t now;
-	bool found;
+	bool found, more;
 
 	if (pthread_mutex_trylock(&device->lock) != 0)
 		return false;
 	now = ur_clock_ns();
 	/* What the last poll put off: the program has sent nothing that it could go out with. */
-	respond(device, false);
+	more = respond(device, false);
 	found = receive_batch(device, now);
 	if (found)
-		note_found(device);
+		more = answer_found(device);
 	run_timers(device, now);
-	flush_carrier(device);
+	/* With a lease the next poll goes on. */
+	flush_and_wake(device, more && !has_lease(device->engine));
 	extend_lease(device, now);
 	pthread_mutex_unlock(&device->lock);
 	return found;
@@ -506,17 +514,27 @@ static uint64_t work_until(struct ur_device *device)
 	return more ? 0 : deadline;
 }
 
+/* Linux before 5.11, and some containers, have only the call that counts milliseconds. */
+static void wait_for_events(const struct ur_engine *engine, uint64_t ns, bool forever)
+{
+	const struct timespec timeout = { .tv_sec = (time_t)(ns / UINT64_C(1000000000)),
+					  .tv_nsec = (long)(ns % UINT64_C(1000000000)) };
+	uint64_t ms = ns / UR_NS_PER_MS + 1;
+	struct epoll_event events[8];
+
+	if (epoll_pwait2(engine->epoll_fd, events, 8, forever ? NULL : &timeout, NULL) >= 0 ||
+	    errno == EINTR)
+		return;
+	epoll_wait(engine->epoll_fd, events, 8, forever ? -1 : ms < INT_MAX ? (int)ms : INT_MAX);
+}
+
 /* Waits for packets, a wake-up, or the deadline; forgets wake-ups. */
 static void sleep_until(struct ur_engine *engine, uint64_t deadline)
 {
-	struct epoll_event events[8];
-	struct timespec timeout;
 	uint64_t now = ur_clock_ns(), count;
 	uint64_t wait = deadline > now ? deadline - now : 0;
 
-	timeout.tv_sec = (time_t)(wait / UINT64_C(1000000000));
-	timeout.tv_nsec = (long)(wait % UINT64_C(1000000000));
-	epoll_pwait2(engine->epoll_fd, events, 8, deadline == UR_NEVER ? NULL : &timeout, NULL);
+	wait_for_events(engine, wait, deadline == UR_NEVER);
 	if (read(engine->wake_fd, &count, sizeof(count)) < 0)
 		return;
 }

@@ -86,6 +86,10 @@ void ur_qp_to_error(struct ur_qp *qp)
 	/* What has been executed is acknowledged, as by a device that never puts that off. */
 	if (qp->attr.qp_state >= IBV_QPS_RTR)
 		ur_responder_respond(qp);
+	/* That may have been the end by itself. */
+	if (qp->attr.qp_state == IBV_QPS_ERR)
+		return;
+	qp->responder.job_count = 0;
 	qp->attr.qp_state = IBV_QPS_ERR;
 	qp->verbs.state = IBV_QPS_ERR;
 	ur_engine_set_timer(qp->device, qp, UR_NEVER);

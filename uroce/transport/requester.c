@@ -340,8 +340,8 @@ static int find_payload(const struct ur_qp *qp, const struct ur_send_wqe *wqe, u
 	if (packet->payload_length == 0)
 		return 0;
 	if (!wqe->is_inline)
-		return ur_gather(qp, wqe->sges, wqe->sge_count, start, packet->payload_length,
-				 parts);
+		return ur_gather(qp->device, qp->pd, wqe->sges, wqe->sge_count, start,
+				 packet->payload_length, parts);
 	parts[0].iov_base = wqe->inline_data + start;
 	parts[0].iov_len = packet->payload_length;
 	return 1;
@@ -442,6 +442,13 @@ static enum ibv_wc_status check_entry(const struct ur_qp *qp, const struct ur_se
 	return IBV_WC_SUCCESS;
 }
 
+static uint32_t requests_of(const struct ur_qp *qp, const struct ur_send_wqe *wqe)
+{
+	if (wqe->opcode == IBV_WR_RDMA_READ)
+		return (wqe->packets + chunk_packets(qp) - 1) / chunk_packets(qp);
+	return wqe->packets > 0 ? 1 : 0;
+}
+
 /* Gives the current entry its numbers. */
 static void begin(struct ur_qp *qp, struct ur_send_wqe *wqe)
 {
@@ -451,8 +458,9 @@ static void begin(struct ur_qp *qp, struct ur_send_wqe *wqe)
 	wqe->status = check_entry(qp, wqe);
 	/* One that fails is not sent: it takes a number only so that it does not count as done. */
 	wqe->packets = wqe->status == IBV_WC_SUCCESS ? packets_of(qp, wqe) : 1;
-	if (wqe->packets > 0)
-		wqe->ssn = ++r->ssn & UR_24_BITS;
+	/* The peer counts each request for a part of a read as a message. */
+	r->ssn = (r->ssn + requests_of(qp, wqe)) & UR_24_BITS;
+	wqe->ssn = r->ssn;
 	qp->sq.next++;
 }
 
@@ -641,12 +649,15 @@ static void receive_ack(struct ur_qp *qp, const struct ur_packet *packet, uint64
 		recover(qp);
 }
 
-/* Whether the packet with that number is the oldest unanswered one, and was sent. */
+/*
+ * Whether the packet with that number is the oldest unanswered one, and was sent. None is once the queue
+ * pair has come to its end, as completing what is before it can bring that about.
+ */
 static bool is_oldest(const struct ur_qp *qp, uint32_t psn)
 {
 	const struct ur_requester *r = &qp->requester;
 
-	return psn == r->una_psn && ur_psn_diff(r->max_psn, psn) > 0;
+	return can_send_in_state(qp) && psn == r->una_psn && ur_psn_diff(r->max_psn, psn) > 0;
 }
 
 static void receive_rnr_nak(struct ur_qp *qp, const struct ur_packet *packet, uint64_t now)
@@ -732,11 +743,12 @@ static enum ibv_wc_status take_response(struct ur_qp *qp, const struct ur_send_w
 	if ((packet->opcode == UR_RC_ATOMIC_ACKNOWLEDGE) != is_atomic(wqe))
 		return IBV_WC_BAD_RESP_ERR;
 	if (is_atomic(wqe))
-		return ur_scatter(qp, wqe->sges, wqe->sge_count, 0, &packet->atomic_original,
-				  sizeof(packet->atomic_original));
+		return ur_scatter(qp->device, qp->pd, wqe->sges, wqe->sge_count, 0,
+				  &packet->atomic_original, sizeof(packet->atomic_original));
 	if (packet->payload_length != length)
 		return IBV_WC_BAD_RESP_ERR;
-	return ur_scatter(qp, wqe->sges, wqe->sge_count, start, packet->payload, length);
+	return ur_scatter(qp->device, qp->pd, wqe->sges, wqe->sge_count, start, packet->payload,
+			  length);
 }
 
 /* A read response or an atomic's; it acknowledges all before it too. */
@@ -754,7 +766,7 @@ static void receive_response(struct ur_qp *qp, const struct ur_packet *packet, u
 		return;
 	}
 	wqe = head_of(qp);
-	if (!is_oldest(qp, packet->psn) || !can_send_in_state(qp) || !is_read_like(wqe)) {
+	if (!is_oldest(qp, packet->psn) || !is_read_like(wqe)) {
 		qp->device->counters.rx_unexpected++;
 		return;
 	}
@@ -830,6 +842,20 @@ static void on_ack_timeout(struct ur_qp *qp, uint64_t now)
 }
 
 /*
+ * Goes back by one packet, if all have been sent and the last is not of a read: that would be asked for in
+ * part.
+ */
+static bool go_to_last(struct ur_qp *qp)
+{
+	struct ur_requester *r = &qp->requester;
+
+	if (r->next_psn != r->max_psn || r->next_psn == r->una_psn)
+		return false;
+	go_to(qp, ur_psn_add(r->next_psn, UR_24_BITS));
+	return !is_read_like(ur_send_queue_at(&qp->sq, r->current));
+}
+
+/*
  * Asks for an answer before the timeout, without taking it for a retry: at first with the last packet,
  * which shows the peer a gap or makes it repeat its acknowledgement; then with all of them.
  */
@@ -838,10 +864,7 @@ static void probe(struct ur_qp *qp, uint64_t now)
 	struct ur_requester *r = &qp->requester;
 
 	qp->device->counters.probes++;
-	if (!r->probed && !is_read_like(head_of(qp)) && r->next_psn == r->max_psn &&
-	    ur_psn_diff(r->next_psn, r->una_psn) > 0) {
-		go_to(qp, ur_psn_add(r->next_psn, UR_24_BITS));
-	} else {
+	if (r->probed || is_read_like(head_of(qp)) || !go_to_last(qp)) {
 		go_back(qp);
 		r->recovering = false;
 	}

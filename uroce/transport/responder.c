@@ -214,22 +214,30 @@ static void raise_event(struct ur_qp *qp, enum ibv_event_type event)
 		       event == IBV_EVENT_QP_ACCESS_ERR ? &qp->access_event : &qp->request_event);
 }
 
-/* Answers with a NAK, which is the last that the peer hears. What was executed is answered before it. */
-static void send_last_nak(struct ur_qp *qp, enum ur_nak_code code)
+/*
+ * Answers with a NAK, which is the last that the peer hears. What was executed is answered before it, but
+ * no more than a burst of that: the peer has broken the rules. Returns false if an answer was what could
+ * not be given, which was the end already.
+ */
+static bool send_last_nak(struct ur_qp *qp, enum ur_nak_code code)
 {
 	struct ur_responder *r = &qp->responder;
 
-	while (r->job_count > 0 && !qp->carrier->blocked)
+	for (unsigned sent = 0; r->job_count > 0 && sent < UR_RESPONSE_BURST; sent++)
 		run_job(qp);
+	if (qp->attr.qp_state == IBV_QPS_ERR)
+		return false;
 	r->job_count = 0;
 	r->answer_pending = true;
 	r->syndrome = (uint8_t)(UR_SYNDROME_NAK | code);
 	send_answer(qp);
+	return true;
 }
 
 static void fail(struct ur_qp *qp, enum ur_nak_code code, enum ibv_event_type event)
 {
-	send_last_nak(qp, code);
+	if (!send_last_nak(qp, code))
+		return;
 	raise_event(qp, event);
 	ur_qp_to_error(qp);
 }
@@ -239,7 +247,8 @@ static void fail_receive(struct ur_qp *qp, enum ur_nak_code code, enum ibv_wc_st
 {
 	struct ibv_wc wc = { .status = status, .opcode = IBV_WC_RECV };
 
-	send_last_nak(qp, code);
+	if (!send_last_nak(qp, code))
+		return;
 	qp->responder.message = UR_NO_MESSAGE;
 	ur_complete_recv(qp, &qp->responder.wqe, &wc, false);
 	ur_qp_to_error(qp);
@@ -306,8 +315,8 @@ static enum outcome execute_send(struct ur_qp *qp, const struct ur_packet *packe
 		r->message = UR_SEND_MESSAGE;
 		r->received = 0;
 	}
-	status = ur_scatter(qp, r->wqe.sges, r->wqe.sge_count, r->received, packet->payload,
-			    packet->payload_length);
+	status = ur_scatter(qp->device, qp->srq ? qp->srq->pd : qp->pd, r->wqe.sges,
+			    r->wqe.sge_count, r->received, packet->payload, packet->payload_length);
 	if (status != IBV_WC_SUCCESS)
 		return status == IBV_WC_LOC_LEN_ERR ? RECEIVE_TOO_SHORT : RECEIVE_PROTECTED;
 	r->received += packet->payload_length;
@@ -335,28 +344,29 @@ static enum outcome begin_write(struct ur_qp *qp, const struct ur_packet *packet
 	return EXECUTED;
 }
 
-/* The region is looked for at each packet: it may be gone since the first. */
-static enum outcome write_payload(struct ur_qp *qp, const struct ur_packet *packet)
+/*
+ * Where the packet's payload goes, NULL if that is not permitted. The region is looked for at each packet:
+ * it may be gone since the first.
+ */
+static void *find_target(const struct ur_qp *qp, const struct ur_packet *packet)
 {
-	struct ur_responder *r = &qp->responder;
-	void *to;
+	return ur_mr_resolve(qp->device, qp->pd, qp->responder.rkey, qp->responder.va,
+			     packet->payload_length, IBV_ACCESS_REMOTE_WRITE, true);
+}
 
-	if (packet->payload_length == 0)
-		return EXECUTED;
-	to = ur_mr_resolve(qp->device, qp->pd, r->rkey, r->va, packet->payload_length,
-			   IBV_ACCESS_REMOTE_WRITE, true);
-	if (!to)
-		return ACCESS_ERROR;
-	memcpy(to, packet->payload, packet->payload_length);
+static void write_payload(struct ur_responder *r, const struct ur_packet *packet, void *target)
+{
+	memcpy(target, packet->payload, packet->payload_length);
 	r->va += packet->payload_length;
 	r->remaining -= (uint32_t)packet->payload_length;
-	return EXECUTED;
 }
 
 static enum outcome execute_write(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
 {
 	struct ur_responder *r = &qp->responder;
+	bool has_data = packet->payload_length > 0;
 	enum outcome outcome;
+	void *target;
 
 	if (flags & UR_IS_FIRST) {
 		outcome = begin_write(qp, packet);
@@ -366,11 +376,13 @@ static enum outcome execute_write(struct ur_qp *qp, const struct ur_packet *pack
 	if (packet->payload_length > r->remaining ||
 	    ((flags & UR_IS_LAST) && packet->payload_length < r->remaining))
 		return INVALID_REQUEST;
+	target = has_data ? find_target(qp, packet) : NULL;
+	if (has_data && !target)
+		return ACCESS_ERROR;
 	if ((flags & UR_HAS_IMM) && !take_receive(qp))
 		return NOT_READY;
-	outcome = write_payload(qp, packet);
-	if (outcome != EXECUTED)
-		return outcome;
+	if (has_data)
+		write_payload(r, packet, target);
 	r->message = flags & UR_IS_LAST ? UR_NO_MESSAGE : UR_WRITE_MESSAGE;
 	if (flags & UR_HAS_IMM)
 		complete_message(qp, packet, flags, IBV_WC_RECV_RDMA_WITH_IMM, r->dma_length);
@@ -616,10 +628,13 @@ static void repeat_read(struct ur_qp *qp, const struct ur_packet *packet)
 		return;
 	}
 	job = find_job(r, resource);
-	if (job) /* begins anew, in its place */
-		*job = read_job(qp, packet);
-	else if (has_room(r))
+	if (job) {
+		/* What it has sent already is asked for again; the rest is on its way. */
+		if (ur_psn_diff(packet->psn, job->psn) < 0)
+			*job = read_job(qp, packet);
+	} else if (has_room(r)) {
 		add_job(qp, repeated(read_job(qp, packet)));
+	}
 }
 
 static void repeat_atomic(struct ur_qp *qp, const struct ur_packet *packet)

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-#include "../core/qp.h"
+#include "../core/mr.h"
+#include "../link/carrier.h"
 
 uint64_t ur_sges_length(const struct ibv_sge *sges, unsigned count)
 {
@@ -17,8 +18,9 @@ uint64_t ur_sges_length(const struct ibv_sge *sges, unsigned count)
  * Fills parts with where the bytes are, as far as the pieces reach. access: 0, or
  * IBV_ACCESS_LOCAL_WRITE. Returns their number, or -1: a key does not permit it.
  */
-static int find_parts(const struct ur_qp *qp, const struct ibv_sge *sges, unsigned count,
-		      uint64_t offset, size_t length, unsigned access, struct iovec *parts)
+static int find_parts(const struct ur_device *device, const struct ur_pd *pd,
+		      const struct ibv_sge *sges, unsigned count, uint64_t offset, size_t length,
+		      unsigned access, struct iovec *parts)
 {
 	int used = 0;
 
@@ -33,7 +35,7 @@ static int find_parts(const struct ur_qp *qp, const struct ibv_sge *sges, unsign
 		if (size > length)
 			size = length;
 		parts[used].iov_len = size;
-		parts[used].iov_base = ur_mr_resolve(qp->device, qp->pd, sges[i].lkey,
+		parts[used].iov_base = ur_mr_resolve(device, pd, sges[i].lkey,
 						     sges[i].addr + offset, size, access, false);
 		if (!parts[used++].iov_base)
 			return -1;
@@ -43,14 +45,15 @@ static int find_parts(const struct ur_qp *qp, const struct ibv_sge *sges, unsign
 	return used;
 }
 
-int ur_gather(const struct ur_qp *qp, const struct ibv_sge *sges, unsigned count, uint64_t offset,
-	      size_t length, struct iovec *parts)
+int ur_gather(const struct ur_device *device, const struct ur_pd *pd, const struct ibv_sge *sges,
+	      unsigned count, uint64_t offset, size_t length, struct iovec *parts)
 {
-	return find_parts(qp, sges, count, offset, length, 0, parts);
+	return find_parts(device, pd, sges, count, offset, length, 0, parts);
 }
 
-enum ibv_wc_status ur_scatter(const struct ur_qp *qp, const struct ibv_sge *sges, unsigned count,
-			      uint64_t offset, const void *data, size_t length)
+enum ibv_wc_status ur_scatter(const struct ur_device *device, const struct ur_pd *pd,
+			      const struct ibv_sge *sges, unsigned count, uint64_t offset,
+			      const void *data, size_t length)
 {
 	struct iovec parts[UR_MAX_SGE];
 	const uint8_t *from = data;
@@ -58,7 +61,7 @@ enum ibv_wc_status ur_scatter(const struct ur_qp *qp, const struct ibv_sge *sges
 
 	if (offset + length > ur_sges_length(sges, count))
 		return IBV_WC_LOC_LEN_ERR;
-	used = find_parts(qp, sges, count, offset, length, IBV_ACCESS_LOCAL_WRITE, parts);
+	used = find_parts(device, pd, sges, count, offset, length, IBV_ACCESS_LOCAL_WRITE, parts);
 	if (used < 0)
 		return IBV_WC_LOC_PROT_ERR;
 	for (int i = 0; i < used; i++) {

@@ -10,22 +10,24 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-struct ur_qp;
+struct ur_device;
+struct ur_pd;
 
 /*
  * Copies length bytes to the place offset bytes into the pieces. Returns IBV_WC_SUCCESS,
  * IBV_WC_LOC_LEN_ERR (they do not fit: nothing is copied) or IBV_WC_LOC_PROT_ERR (a key does not permit
  * it).
  */
-enum ibv_wc_status ur_scatter(const struct ur_qp *qp, const struct ibv_sge *sges, unsigned count,
-			      uint64_t offset, const void *data, size_t length);
+enum ibv_wc_status ur_scatter(const struct ur_device *device, const struct ur_pd *pd,
+			      const struct ibv_sge *sges, unsigned count, uint64_t offset,
+			      const void *data, size_t length);
 
 /*
  * Finds length bytes that are offset bytes into the pieces. parts: room for count entries. Returns how
  * many it filled, or -1: a key does not permit it.
  */
-int ur_gather(const struct ur_qp *qp, const struct ibv_sge *sges, unsigned count, uint64_t offset,
-	      size_t length, struct iovec *parts);
+int ur_gather(const struct ur_device *device, const struct ur_pd *pd, const struct ibv_sge *sges,
+	      unsigned count, uint64_t offset, size_t length, struct iovec *parts);
 
 /* Sum of the pieces. */
 uint64_t ur_sges_length(const struct ibv_sge *sges, unsigned count);

@@ -489,6 +489,28 @@ static void an_atomic_is_executed_once_however_often_it_comes(void **state)
 	assert_true(b.device.counters.rx_duplicate >= 3);
 }
 
+/* The first probe comes while a read is the last in flight, behind a write. */
+static void asking_again_keeps_count_of_reads(void **state)
+{
+	struct ibv_sge sge = simulation_sge(&a, 0, 10);
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_RDMA_WRITE, &sge, 3);
+
+	(void)state;
+	post(IBV_WR_RDMA_WRITE, 5000, 1);
+	post(IBV_WR_RDMA_READ, 5000, 2);
+	/* Nothing is lost, all is only late. */
+	ur_requester_run_timer(a.qp, a.qp->deadline);
+	simulation_settle();
+	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
+	assert_completion(a.send_cq, 2, IBV_WC_SUCCESS);
+	assert_int_equal(a.qp->requester.reads, 0);
+	assert_int_equal(a.qp->requester.window, SIMULATION_WINDOW);
+	wr.send_flags |= IBV_SEND_FENCE;
+	simulation_post_send(&a, &wr);
+	simulation_settle();
+	assert_completion(a.send_cq, 3, IBV_WC_SUCCESS);
+}
+
 struct answers {
 	uint32_t psns[16];
 	unsigned count;
@@ -581,6 +603,18 @@ static void credits_never_promise_more_than_there_is(void **state)
 	assert_int_equal(ur_credits_decode(30), 32768);
 }
 
+static void a_read_in_several_requests_is_counted_as_the_peer_does(void **state)
+{
+	(void)state;
+	post(IBV_WR_RDMA_READ, 300001, 1);
+	post(IBV_WR_RDMA_WRITE, 10, 2);
+	simulation_settle();
+	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
+	assert_completion(a.send_cq, 2, IBV_WC_SUCCESS);
+	assert_int_equal(simulation_count(UR_RC_READ_REQUEST), 5);
+	assert_int_equal(a.qp->requester.ssn, b.qp->responder.msn);
+}
+
 static void without_credits_one_message_at_a_time_is_sent(void **state)
 {
 	(void)state;
@@ -624,10 +658,12 @@ int main(void)
 		TEST(a_gap_is_repaired_without_waiting),
 		TEST(a_lost_end_is_asked_for_long_before_the_timeout),
 		TEST(an_atomic_is_executed_once_however_often_it_comes),
+		TEST(asking_again_keeps_count_of_reads),
 		TEST(reads_that_come_again_are_answered_in_their_order),
 		TEST(new_reads_do_not_suffer_from_those_that_came_again),
 		TEST(what_the_carrier_does_not_take_is_sent_later),
 		cmocka_unit_test(credits_never_promise_more_than_there_is),
+		TEST(a_read_in_several_requests_is_counted_as_the_peer_does),
 		TEST(without_credits_one_message_at_a_time_is_sent),
 	};
 

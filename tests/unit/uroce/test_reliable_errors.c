@@ -570,6 +570,135 @@ static void a_local_invalidation_comes_in_its_turn(void **state)
 	assert_int_equal(ur_mr_deregister(mr), 0);
 }
 
+/* ---- Ends that come while another is being dealt with ---- */
+
+static enum fate loses_acknowledgements(const struct ur_packet *packet, unsigned count,
+					void *user_data)
+{
+	(void)count, (void)user_data;
+	return packet->opcode == UR_RC_ACKNOWLEDGE && packet->syndrome < UR_SYNDROME_NAK ? DROP
+											 : DELIVER;
+}
+
+/* The NAK acknowledges what is before the request that has failed already by itself. */
+static void a_nak_for_a_request_that_failed_locally_ends_it_once(void **state)
+{
+	struct ibv_sge sges[] = { simulation_sge(&a, 0, 1024), simulation_sge(&a, 0, 1024) };
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_RDMA_WRITE, sges, 2);
+
+	(void)state;
+	simulation_set_fate(loses_acknowledgements, NULL);
+	post(IBV_WR_RDMA_WRITE, 10, 1);
+	sges[1].lkey ^= 0x100;
+	wr.num_sge = 2;
+	wr.wr.rdma.rkey ^= 0x100;
+	simulation_post_send(&a, &wr);
+	simulation_settle();
+	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
+	assert_completion(a.send_cq, 2, IBV_WC_LOC_PROT_ERR);
+	assert_no_completion(a.send_cq);
+	assert_int_equal(a.qp->sq.head, a.qp->sq.tail);
+	assert_event(&b, IBV_EVENT_QP_ACCESS_ERR);
+}
+
+static void a_region_that_goes_before_the_immediate_leaves_the_receive_to_be_flushed(void **state)
+{
+	struct ur_packet packet = { .opcode = UR_RC_WRITE_FIRST,
+				    .pkey = UR_DEFAULT_PKEY,
+				    .psn = simulation_defaults.psn,
+				    .va = (uintptr_t)b.memory,
+				    .rkey = b.mr->verbs.rkey,
+				    .dma_length = 2048,
+				    .payload_length = 1024 };
+	uint8_t payload[1024] = { 0 };
+
+	(void)state;
+	simulation_post_recv(&b, 1, 0, 0);
+	simulation_inject(&packet, payload);
+	simulation_settle();
+	assert_int_equal(ur_mr_deregister(b.mr), 0);
+	packet.opcode = UR_RC_WRITE_LAST_IMM;
+	packet.psn++;
+	simulation_inject(&packet, payload);
+	simulation_settle();
+	assert_completion(b.recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
+	assert_event(&b, IBV_EVENT_QP_ACCESS_ERR);
+	b.mr = ur_mr_register(b.pd, b.memory, MEMORY_SIZE, UINT64_MAX, ALL_ACCESS);
+}
+
+/* The answer of the read, which is due before the NAK of the send, cannot be given. */
+static void two_reasons_to_end_complete_a_receive_once(void **state)
+{
+	struct ur_mr *mr = ur_mr_register(b.pd, b.memory, 4096, UINT64_MAX, ALL_ACCESS);
+	struct ur_packet read = { .opcode = UR_RC_READ_REQUEST,
+				  .pkey = UR_DEFAULT_PKEY,
+				  .psn = simulation_defaults.psn,
+				  .va = (uintptr_t)b.memory,
+				  .rkey = mr->verbs.rkey,
+				  .dma_length = 10 };
+	struct ur_packet send = { .opcode = UR_RC_SEND_ONLY,
+				  .pkey = UR_DEFAULT_PKEY,
+				  .psn = simulation_defaults.psn + 1,
+				  .payload_length = 100 };
+	static const uint8_t payload[100];
+
+	(void)state;
+	simulation_post_recv(&b, 1, 5000, 10);
+	ur_responder_receive(b.qp, &read, simulation_now());
+	assert_int_equal(ur_mr_deregister(mr), 0);
+	send.payload = payload;
+	ur_responder_receive(b.qp, &send, simulation_now());
+	simulation_settle();
+	assert_completion(b.recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
+	assert_no_completion(b.recv_cq);
+	assert_event(&b, IBV_EVENT_QP_ACCESS_ERR);
+	assert_int_equal(b.device.counters.naks_sent, 1);
+}
+
+static void the_error_state_ends_answers_that_are_still_to_be_sent(void **state)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct ur_packet read = { .opcode = UR_RC_READ_REQUEST,
+				  .pkey = UR_DEFAULT_PKEY,
+				  .psn = simulation_defaults.psn,
+				  .va = (uintptr_t)b.memory,
+				  .rkey = b.mr->verbs.rkey,
+				  .dma_length = 500000 };
+
+	(void)state;
+	ur_responder_receive(b.qp, &read, simulation_now());
+	assert_int_equal(ur_qp_modify(b.qp, &attr, IBV_QP_STATE), 0);
+	assert_int_equal(b.qp->responder.job_count, 0);
+	simulation_settle();
+	assert_true(simulation_count(UR_RC_READ_RESPONSE_MIDDLE) <= UR_RESPONSE_BURST);
+}
+
+static void receives_of_a_shared_queue_are_of_its_own_domain(void **state)
+{
+	struct simulation_config config = simulation_defaults;
+	struct ur_pd *other;
+	struct ur_mr *mr;
+	struct ibv_sge sge;
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	(void)state;
+	config.srq = true;
+	simulation_create(&config);
+	other = ur_pd_alloc(b.context);
+	mr = ur_mr_register(other, b.memory, 4096, UINT64_MAX, ALL_ACCESS);
+	b.srq->pd = other;
+	sge = (struct ibv_sge){ (uintptr_t)b.memory, 100, mr->verbs.lkey };
+	assert_int_equal(ur_srq_post(&b.srq->verbs, &wr, &bad), 0);
+	post(IBV_WR_SEND, 100, 1);
+	simulation_settle();
+	assert_completion(b.recv_cq, 1, IBV_WC_SUCCESS);
+	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
+	b.srq->pd = b.pd;
+	assert_int_equal(ur_mr_deregister(mr), 0);
+	assert_int_equal(ur_pd_dealloc(other), 0);
+	simulation_destroy();
+}
+
 /* ---- A completion queue that is too small ---- */
 
 static void a_completion_that_is_lost_ends_the_queue_pair(void **state)
@@ -611,6 +740,11 @@ int main(void)
 		TEST(answers_to_nothing_are_ignored),
 		TEST(a_send_can_take_back_a_key),
 		TEST(a_local_invalidation_comes_in_its_turn),
+		TEST(a_nak_for_a_request_that_failed_locally_ends_it_once),
+		TEST(a_region_that_goes_before_the_immediate_leaves_the_receive_to_be_flushed),
+		TEST(two_reasons_to_end_complete_a_receive_once),
+		TEST(the_error_state_ends_answers_that_are_still_to_be_sent),
+		cmocka_unit_test(receives_of_a_shared_queue_are_of_its_own_domain),
 		TEST(a_completion_that_is_lost_ends_the_queue_pair),
 	};
 

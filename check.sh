@@ -97,7 +97,7 @@ done
 
 step "uroce with the thread sanitizer: its unit tests, sleeping programs, eight processes"
 build_in build-tsan -Dwerror=true -Db_sanitize=thread -Db_lundef=false -Dbench=false
-run_tests meson test -C build-tsan --suite unit --verbose
+run_tests meson test -C build-tsan --suite uroce --verbose
 run_tests on_uroce build-tsan env UROCE_TEST_PRELOAD="$(realpath "$(gcc -print-file-name=libtsan.so)")" \
 	python3 tests/uroce/test_programs.py Loopback ManyProcesses
 

@@ -148,6 +148,7 @@ static void describe(struct ur_device *device, const struct ur_interface *interf
 {
 	device->if_index = interface->index;
 	device->loopback = interface->loopback;
+	device->running = interface->running;
 	device->guid = guid_of(interface);
 	device->mtu = interface->mtu;
 	memcpy(device->gids, interface->gids, sizeof(device->gids));
@@ -461,7 +462,7 @@ static void set_rate(struct ibv_port_attr *attr, unsigned speed)
 void ur_device_port_attr(const struct ur_device *device, struct ibv_port_attr *attr)
 {
 	*attr = (struct ibv_port_attr){
-		.state = IBV_PORT_ACTIVE,
+		.state = device->running ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = device->mtu,
 		.active_mtu = device->mtu,
 		.gid_tbl_len = (int)device->gid_count,
@@ -469,7 +470,7 @@ void ur_device_port_attr(const struct ur_device *device, struct ibv_port_attr *a
 		.max_msg_sz = UR_MAX_MESSAGE,
 		.pkey_tbl_len = 1,
 		.max_vl_num = 1,
-		.phys_state = 5, /* link up */
+		.phys_state = device->running ? 5 /* link up */ : 3 /* disabled */,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
 		.flags = IBV_QPF_GRH_REQUIRED,
 	};

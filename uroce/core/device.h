@@ -32,6 +32,7 @@ struct ur_device {
 	char if_name[IFNAMSIZ];
 	unsigned if_index;
 	bool loopback;
+	bool running;
 	uint64_t guid; /* network order, as verbs have it */
 	enum ibv_mtu mtu;
 	/* As found when the device was listed or first opened; fixed while it is open. */

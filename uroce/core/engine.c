@@ -419,8 +419,10 @@ void ur_engine_at_exit(struct ur_device *device)
 {
 	if (pthread_mutex_trylock(&device->lock) != 0)
 		return;
-	if (device->engine)
+	if (device->engine) {
 		ur_engine_flush(device);
+		ur_link_leave(device->link);
+	}
 	pthread_mutex_unlock(&device->lock);
 }
 

@@ -127,6 +127,7 @@ static int add(struct search *search, const struct ifaddrs *entry)
 	if (!interface)
 		return ENOMEM;
 	interface->loopback = entry->ifa_flags & IFF_LOOPBACK;
+	interface->running = entry->ifa_flags & IFF_RUNNING;
 	switch (entry->ifa_addr->sa_family) {
 	case AF_PACKET:
 		set_mac(interface, (const void *)entry->ifa_addr);

@@ -11,6 +11,7 @@ struct ur_interface {
 	char name[IFNAMSIZ];
 	unsigned index;
 	bool loopback;
+	bool running;   /* with a carrier: something is at its other end */
 	uint8_t mac[6]; /* zeros: it has none */
 	enum ibv_mtu mtu;
 	/*

@@ -209,7 +209,7 @@ int ur_link_open(const char *device_name, const struct ur_link_address *addresse
 	return 0;
 }
 
-static void unregister_process(const struct ur_link *link)
+void ur_link_leave(const struct ur_link *link)
 {
 	struct ur_table *table = ur_table_open();
 
@@ -222,7 +222,7 @@ void ur_link_close(struct ur_link *link)
 	if (!link)
 		return;
 	if (link->sock_count > 0)
-		unregister_process(link);
+		ur_link_leave(link);
 	close_socks(link);
 	ur_faults_free(link->faults);
 	free(link);

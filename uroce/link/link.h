@@ -38,6 +38,9 @@ typedef void (*ur_receive_fn)(void *user_data, const struct ur_packet *packet,
 int ur_link_open(const char *device_name, const struct ur_link_address *addresses, size_t count,
 		 int epoll_fd, struct ur_counters *counters, struct ur_link **link);
 
+/* The process ends: takes it out of the table of those who are there. */
+void ur_link_leave(const struct ur_link *link);
+
 /* Sends nothing more, closes the sockets and gives the number back. NULL is allowed. */
 void ur_link_close(struct ur_link *link);
 

@@ -110,7 +110,7 @@ static struct ifaddrs *add_entry(const char *name, unsigned flags, sa_family_t f
 /* An address of an interface that is up; IPv6 if it has a colon. */
 static void add_address(const char *name, const char *address)
 {
-	unsigned flags = IFF_UP | (strcmp(name, "lo") == 0 ? IFF_LOOPBACK : 0);
+	unsigned flags = IFF_UP | IFF_RUNNING | (strcmp(name, "lo") == 0 ? IFF_LOOPBACK : 0);
 	sa_family_t family = strchr(address, ':') ? AF_INET6 : AF_INET;
 	unsigned at = fake.count;
 
@@ -639,6 +639,16 @@ static void test_the_port_is_active_and_has_the_rate_of_the_interface(void **sta
 	assert_int_equal(attr.max_msg_sz, UR_MAX_MESSAGE);
 }
 
+static void test_the_port_is_down_without_a_carrier(void **state)
+{
+	struct ibv_port_attr attr;
+
+	(void)state;
+	add_entry("eth0", IFF_UP, AF_INET);
+	ur_device_port_attr(scan_one(), &attr);
+	assert_int_equal(attr.state, IBV_PORT_DOWN);
+}
+
 #define device_test(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
@@ -664,6 +674,7 @@ int main(void)
 		device_test(test_the_link_gets_the_addresses_with_their_scope),
 		device_test(test_the_attributes_are_the_limits_of_the_objects),
 		device_test(test_the_port_is_active_and_has_the_rate_of_the_interface),
+		device_test(test_the_port_is_down_without_a_carrier),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,21 +1,8 @@
 #include "results.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-static int compare(const void *a, const void *b)
-{
-	double left = *(const double *)a, right = *(const double *)b;
-
-	return (left > right) - (left < right);
-}
-
-/* Sorts values. */
-static double median(double *values, unsigned count)
-{
-	qsort(values, count, sizeof(*values), compare);
-	return (values[(count - 1) / 2] + values[count / 2]) / 2;
-}
+#include "median.h"
 
 struct figures results_figures(const struct results *results, enum row_id id)
 {

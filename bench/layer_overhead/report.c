@@ -2,9 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "allocations.h"
+#include "median.h"
 
 /* The layer's rate, and its latency, in relation to those of bare verbs. */
 #define GOAL_RATE    0.97
@@ -29,20 +29,6 @@ static bool is_in_bytes(const struct row *row)
 static double operations_of_round(const struct row *row)
 {
 	return (double)row->count * (row->kind == OPERATION_PING_PONG ? 2 : 1);
-}
-
-static int compare(const void *a, const void *b)
-{
-	double left = *(const double *)a, right = *(const double *)b;
-
-	return (left > right) - (left < right);
-}
-
-/* Sorts values. */
-static double median(double *values, unsigned count)
-{
-	qsort(values, count, sizeof(*values), compare);
-	return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
 static struct figures figures_of(const struct row *row, enum side side, unsigned rounds)

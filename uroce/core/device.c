@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../link/address.h"
 #include "core/version.h"
 #include "engine.h"
 #include "interface.h"
@@ -397,7 +398,7 @@ int ur_device_path(const struct ur_device *device, const struct ibv_ah_attr *att
 				  .traffic_class = attr->grh.traffic_class,
 				  .hop_limit = attr->grh.hop_limit };
 	set_address(device, &attr->grh.dgid, &path->remote);
-	ur_path_set_port(path, port);
+	ur_address_set_port(&path->remote, port);
 	return 0;
 }
 

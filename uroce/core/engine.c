@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "../link/address.h"
 #include "device.h"
 #include "log.h"
 #include "qp.h"
@@ -36,9 +37,6 @@
 #define BULK_BYTES (16 * 1024)
 #define BULK_NS    (200 * 1000)
 
-/* Sources of UDP packets from here on are of devices that spread flows over them: no uroce's. */
-#define FIRST_DEVICE_PORT 49152
-
 struct ur_engine {
 	pthread_t thread;
 	int epoll_fd;
@@ -63,29 +61,17 @@ struct ur_engine {
 
 /* ---- Packets that arrive ---- */
 
-static bool same_address(const union ur_sockaddr *a, const union ur_sockaddr *b)
-{
-	if (a->any.sa_family != b->any.sa_family)
-		return false;
-	if (a->any.sa_family == AF_INET)
-		return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
-	return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr)) == 0;
-}
-
 static bool is_from_peer(const struct ur_qp *qp, const struct ur_path *from)
 {
 	return from->gid_index == qp->path.gid_index &&
-	       same_address(&from->remote, &qp->path.remote);
+	       ur_address_same_host(&from->remote, &qp->path.remote);
 }
 
 /* A device listens on the one port only, whatever its queue pair numbers are. */
 static void learn_port(struct ur_qp *qp, const struct ur_path *from)
 {
-	uint16_t port = ntohs(from->remote.any.sa_family == AF_INET ? from->remote.v4.sin_port
-								    : from->remote.v6.sin6_port);
-
-	if (port >= FIRST_DEVICE_PORT)
-		ur_path_set_port(&qp->path, UR_UDP_PORT);
+	if (ur_address_port(&from->remote) >= UR_FIRST_DEVICE_PORT)
+		ur_address_set_port(&qp->path.remote, UR_UDP_PORT);
 }
 
 /* States in which requests are answered, and in which answers are waited for. */

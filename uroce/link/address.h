@@ -47,6 +47,22 @@ static inline bool ur_address_equal(const union ur_sockaddr *a, const union ur_s
 	       memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr)) == 0;
 }
 
+/* The same without the port, and without the scope, which both ends of a path share. */
+static inline bool ur_address_same_host(const union ur_sockaddr *a, const union ur_sockaddr *b)
+{
+	if (a->any.sa_family != b->any.sa_family)
+		return false;
+	if (ur_address_is_ipv4(a))
+		return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+	return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr)) == 0;
+}
+
+/*
+ * Sources of UDP packets from here on are of devices and of Linux, which spread flows over them and number
+ * their packets as they like: no uroce's.
+ */
+#define UR_FIRST_DEVICE_PORT 49152
+
 #define UR_ADDRESS_TEXT_SIZE 80
 
 /* "127.0.0.1 port 4791", for logs. Returns text. */

@@ -20,15 +20,6 @@ struct ur_path {
 	uint8_t hop_limit; /* 0: the system's default */
 };
 
-/* port: in host order. */
-static inline void ur_path_set_port(struct ur_path *path, uint16_t port)
-{
-	if (path->remote.any.sa_family == AF_INET)
-		path->remote.v4.sin_port = htons(port);
-	else
-		path->remote.v6.sin6_port = htons(port);
-}
-
 #define UR_MAX_SGE 16
 
 /* A packet to send. */

@@ -6,9 +6,6 @@
 #include "../core/log.h"
 #include "forward.h"
 
-/* Linux and devices send from ports from here on, and number their packets as they like. */
-#define FIRST_DYNAMIC_PORT 49152
-
 #define PKEY_MASK 0x7fff
 
 /* What the datagrams of one message have in common. */
@@ -187,7 +184,7 @@ static void handle(struct delivery *delivery, unsigned index)
 	receiver->counters->rx_batches++;
 	delivery->flow.source = receiver->senders[index];
 	delivery->from.remote = receiver->senders[index];
-	delivery->any_id = ur_address_port(&receiver->senders[index]) >= FIRST_DYNAMIC_PORT;
+	delivery->any_id = ur_address_port(&receiver->senders[index]) >= UR_FIRST_DEVICE_PORT;
 	handle_message(delivery, receiver->buffers[index], header->msg_len,
 		       segment_size(&header->msg_hdr, header->msg_len));
 }

@@ -4,6 +4,7 @@
 
 #include "../core/engine.h"
 #include "../core/qp.h"
+#include "../link/address.h"
 #include "completion.h"
 #include "credits.h"
 #include "psn.h"
@@ -824,7 +825,7 @@ static void try_standard_port(struct ur_qp *qp)
 	const struct ur_requester *r = &qp->requester;
 
 	if (!r->answered && r->retries_left <= qp->attr.retry_cnt / 2U)
-		ur_path_set_port(&qp->path, UR_UDP_PORT);
+		ur_address_set_port(&qp->path.remote, UR_UDP_PORT);
 }
 
 static void on_ack_timeout(struct ur_qp *qp, uint64_t now)

@@ -81,7 +81,7 @@ struct ur_path path_to(const struct node *node, uint8_t gid_index)
 	struct ur_path path = { .remote = node_addresses()[gid_index].address,
 				.gid_index = gid_index };
 
-	ur_path_set_port(&path, (uint16_t)(UR_UDP_PORT + ur_link_number(node->link)));
+	ur_address_set_port(&path.remote, (uint16_t)(UR_UDP_PORT + ur_link_number(node->link)));
 	return path;
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "../../../uroce/core/counters.h"
+#include "../../../uroce/link/address.h"
 #include "../../../uroce/link/link.h"
 
 #define MAX_ARRIVALS   2048

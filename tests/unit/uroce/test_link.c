@@ -547,7 +547,7 @@ static void assert_marks(struct node *node, int stranger, uint8_t gid_index)
 				.gid_index = gid_index };
 	int traffic_class, hop_limit;
 
-	ur_path_set_port(&path, STRANGER_PORT);
+	ur_address_set_port(&path.remote, STRANGER_PORT);
 	for (uint32_t i = 0; i < 5; i++) {
 		path.traffic_class = (uint8_t)marks[i][0];
 		path.hop_limit = i < 2 ? 0 : (uint8_t)marks[i][1];

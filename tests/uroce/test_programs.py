@@ -393,16 +393,9 @@ class Captures(TransferTest):
 
     def packets_of(self, peer):
         path = self.path(f"{peer.process.pid}.pcap")
-        self.assertEqual(self.read(path, "-Y", "_ws.malformed"), [])
+        self.assertEqual(self.read_capture(path, "-Y", "_ws.malformed"), [])
         fields = [word for field in Packet.FIELDS for word in ("-e", field)]
-        return [Packet(line) for line in self.read(path, "-T", "fields", *fields)]
-
-    def read(self, path, *arguments):
-        """Without the user's settings."""
-        home = ("env", "-u", "XDG_CONFIG_HOME", f"HOME={self.folder}")
-        # The guess that a short payload is of a storage protocol ends in "malformed".
-        guess = ("--disable-protocol", "rpcordma")
-        return call(*home, "tshark", "-n", *guess, "-r", path, *arguments).splitlines()
+        return [Packet(line) for line in self.read_capture(path, "-T", "fields", *fields)]
 
     def test_a_capture_has_all_packets_in_their_order(self):
         for arguments in (

@@ -109,7 +109,7 @@ static void receive(void *user_data, const struct ur_packet *packet, const struc
 	} else {
 		learn_port(qp, from);
 		if (flags & UR_IS_REQUEST)
-			ur_responder_receive(qp, packet, device->engine->now);
+			ur_responder_receive(qp, packet);
 		else
 			ur_requester_receive(qp, packet, device->engine->now);
 	}
@@ -495,7 +495,6 @@ static uint64_t work_until(struct ur_device *device)
 		ur_engine_flush(device);
 	else
 		more = work_in_bulk(device, now);
-	flush_carrier(device);
 	deadline = next_deadline(device);
 	if (lease_end > 0 && lease_end < deadline)
 		deadline = lease_end;

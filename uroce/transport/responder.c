@@ -673,12 +673,11 @@ static void note_first_request(struct ur_qp *qp)
 		ur_async_raise(qp->context, &qp->established_event);
 }
 
-void ur_responder_receive(struct ur_qp *qp, const struct ur_packet *packet, uint64_t now)
+void ur_responder_receive(struct ur_qp *qp, const struct ur_packet *packet)
 {
 	int32_t ahead = ur_psn_diff(packet->psn, qp->responder.epsn);
 	uint32_t flags = ur_opcode_flags(packet->opcode);
 
-	(void)now;
 	if (!qp->responder.heard)
 		note_first_request(qp);
 	if (ahead == 0)

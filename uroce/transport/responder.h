@@ -75,7 +75,7 @@ int ur_responder_start(struct ur_qp *qp);
 void ur_responder_free(struct ur_qp *qp);
 
 /* A request that has come. */
-void ur_responder_receive(struct ur_qp *qp, const struct ur_packet *packet, uint64_t now);
+void ur_responder_receive(struct ur_qp *qp, const struct ur_packet *packet);
 
 /*
  * Sends responses and the acknowledgement that are due, up to UR_RESPONSE_BURST packets. Returns whether

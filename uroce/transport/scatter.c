@@ -5,7 +5,7 @@
 #include "../core/mr.h"
 #include "../link/carrier.h"
 
-uint64_t ur_sges_length(const struct ibv_sge *sges, unsigned count)
+static uint64_t sges_length(const struct ibv_sge *sges, unsigned count)
 {
 	uint64_t length = 0;
 
@@ -59,7 +59,7 @@ enum ibv_wc_status ur_scatter(const struct ur_device *device, const struct ur_pd
 	const uint8_t *from = data;
 	int used;
 
-	if (offset + length > ur_sges_length(sges, count))
+	if (offset + length > sges_length(sges, count))
 		return IBV_WC_LOC_LEN_ERR;
 	used = find_parts(device, pd, sges, count, offset, length, IBV_ACCESS_LOCAL_WRITE, parts);
 	if (used < 0)

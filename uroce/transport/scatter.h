@@ -29,7 +29,4 @@ enum ibv_wc_status ur_scatter(const struct ur_device *device, const struct ur_pd
 int ur_gather(const struct ur_device *device, const struct ur_pd *pd, const struct ibv_sge *sges,
 	      unsigned count, uint64_t offset, size_t length, struct iovec *parts);
 
-/* Sum of the pieces. */
-uint64_t ur_sges_length(const struct ibv_sge *sges, unsigned count);
-
 #endif

@@ -220,7 +220,7 @@ static void receive(struct node *to, const struct ur_packet *packet)
 
 	if (ur_opcode_flags(packet->opcode) & UR_IS_REQUEST) {
 		if (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD)
-			ur_responder_receive(to->qp, packet, now);
+			ur_responder_receive(to->qp, packet);
 	} else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD) {
 		ur_requester_receive(to->qp, packet, now);
 	}

@@ -644,10 +644,10 @@ static void two_reasons_to_end_complete_a_receive_once(void **state)
 
 	(void)state;
 	simulation_post_recv(&b, 1, 5000, 10);
-	ur_responder_receive(b.qp, &read, simulation_now());
+	ur_responder_receive(b.qp, &read);
 	assert_int_equal(ur_mr_deregister(mr), 0);
 	send.payload = payload;
-	ur_responder_receive(b.qp, &send, simulation_now());
+	ur_responder_receive(b.qp, &send);
 	simulation_settle();
 	assert_completion(b.recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
 	assert_no_completion(b.recv_cq);
@@ -666,7 +666,7 @@ static void the_error_state_ends_answers_that_are_still_to_be_sent(void **state)
 				  .dma_length = 500000 };
 
 	(void)state;
-	ur_responder_receive(b.qp, &read, simulation_now());
+	ur_responder_receive(b.qp, &read);
 	assert_int_equal(ur_qp_modify(b.qp, &attr, IBV_QP_STATE), 0);
 	assert_int_equal(b.qp->responder.job_count, 0);
 	simulation_settle();

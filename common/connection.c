@@ -10,16 +10,6 @@
 
 #define PSN_MASK 0xffffff
 
-/* InfiniBand's encoding of the time that a sender waits when no receive is ready: 24 is 40.96 ms.
- */
-#define MIN_RNR_TIMER 24
-
-/*
- * How often it tries then: 6 is the most that ends (7 means for ever), so a receive may come 0.25 s
- * late.
- */
-#define RNR_RETRIES 6
-
 /* RoCE v2 packets that cross routers need more than 1. */
 #define HOP_LIMIT 64
 
@@ -75,7 +65,7 @@ static enum rs_status create_qp(struct rs_rdma *rdma, struct rs_connection *conn
 		.send_cq = rdma->cq,
 		.recv_cq = rdma->cq,
 		.srq = rdma->srq,
-		.cap = { .max_send_wr = (uint32_t)rs_rdma_send_tasks(rdma),
+		.cap = { .max_send_wr = (uint32_t)rs_rdma_send_places(rdma),
 			 .max_recv_wr = rdma->srq ? 0 : 1,
 			 .max_send_sge = rdma->max_chain,
 			 .max_recv_sge = rdma->srq ? 0 : 1 },
@@ -125,7 +115,8 @@ static void format_line(struct rs_connection *connection)
 	struct rs_descriptor descriptor = {
 		.kind = RS_DESCRIPTOR_CONNECTION,
 		.time = rs_descriptor_now(),
-		.connection = { .transport = IBV_QPT_RC,
+		.connection = { .id = connection->id,
+				.transport = IBV_QPT_RC,
 				.link_layer = port->link_layer == IBV_LINK_LAYER_INFINIBAND
 						      ? IBV_LINK_LAYER_INFINIBAND
 						      : IBV_LINK_LAYER_ETHERNET,
@@ -138,6 +129,7 @@ static void format_line(struct rs_connection *connection)
 				.reads = served_reads(rdma) },
 	};
 
+	strcpy(descriptor.connection.name, rdma->name);
 	rs_descriptor_format(&descriptor, connection->line);
 }
 
@@ -226,7 +218,8 @@ static void back_to_init(struct rs_connection *connection)
 static bool uses_reads(const struct rs_rdma *rdma)
 {
 	return rdma->pools[RS_OP_READ].count > 0 || rdma->pools[RS_OP_COMPARE_AND_SWAP].count > 0 ||
-	       rdma->pools[RS_OP_FETCH_AND_ADD].count > 0;
+	       rdma->pools[RS_OP_FETCH_AND_ADD].count > 0 ||
+	       rdma->pools[RS_OP_EVENT_GET].count > 0 || rdma->pools[RS_OP_EVENT_ADD].count > 0;
 }
 
 static enum rs_status check_peer(const struct rs_connection *connection,
@@ -271,7 +264,7 @@ static enum rs_status move_to_rtr(struct rs_connection *connection,
 		.dest_qp_num = (uint32_t)peer->connection.qpn,
 		.rq_psn = (uint32_t)peer->connection.psn,
 		.max_dest_rd_atomic = (uint8_t)served_reads(rdma),
-		.min_rnr_timer = MIN_RNR_TIMER,
+		.min_rnr_timer = RNR_TIMER,
 		.ah_attr = { .dlid = (uint16_t)peer->connection.lid,
 			     .port_num = rs_device_info(rdma->device)->port,
 			     .is_global = 1,

@@ -24,6 +24,8 @@
 #define CRC_KEY         " crc="
 #define BITS(n)         ((UINT64_C(1) << (n)) - 1)
 #define LINE_MAX_LENGTH (RS_DESCRIPTOR_LINE_SIZE - 1)
+#define NAME_MAX_LENGTH (RS_DESCRIPTOR_NAME_SIZE - 1)
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyz0123456789_-"
 
 /* A value's name in the line. Lists end with a NULL name. */
 struct name {
@@ -49,7 +51,7 @@ static const struct name accesses[] = { { "none", 0 },
 					{ "remote-atomic", RS_ACCESS_REMOTE_ATOMIC },
 					{ NULL, 0 } };
 
-enum form { FORM_DECIMAL, FORM_HEX, FORM_NAME, FORM_SET, FORM_GID };
+enum form { FORM_DECIMAL, FORM_HEX, FORM_NAME, FORM_SET, FORM_GID, FORM_TEXT };
 
 struct field {
 	const char *key;
@@ -63,6 +65,8 @@ struct field {
 #define AT(member) offsetof(struct rs_descriptor, member)
 
 static const struct field connection_fields[] = {
+	{ "name", FORM_TEXT, AT(connection.name), 0, 0, NULL },
+	{ "id", FORM_DECIMAL, AT(connection.id), RS_DESCRIPTOR_MAX_ID, 0, NULL },
 	{ "transport", FORM_NAME, AT(connection.transport), 0, 0, transports },
 	{ "link", FORM_NAME, AT(connection.link_layer), 0, 0, link_layers },
 	{ "gid", FORM_GID, AT(connection.gid), 0, 0, NULL },
@@ -104,6 +108,13 @@ static const struct {
 const char *rs_descriptor_kind_name(enum rs_descriptor_kind kind)
 {
 	return (unsigned)kind < RS_DESCRIPTOR_KIND_COUNT ? kinds[kind].name : "unknown";
+}
+
+bool rs_descriptor_is_name(const char *name)
+{
+	size_t length = strspn(name, NAME_CHARACTERS);
+
+	return length > 0 && length <= NAME_MAX_LENGTH && name[length] == '\0';
 }
 
 uint64_t rs_descriptor_now(void)
@@ -164,10 +175,10 @@ static const char *name_of(const struct name *names, uint64_t value)
 static void put_value(struct writer *writer, const struct field *field, const void *at)
 {
 	char gid[RS_GID_TEXT_SIZE];
-	uint64_t value = 0;
+	uint64_t value;
 
-	if (field->form != FORM_GID)
-		memcpy(&value, at, sizeof(value));
+	/* Of a GID or a text, which are longer, it is not used. */
+	memcpy(&value, at, sizeof(value));
 	assert((field->form != FORM_DECIMAL && field->form != FORM_HEX) || value <= field->max);
 	switch (field->form) {
 	case FORM_DECIMAL:
@@ -184,6 +195,10 @@ static void put_value(struct writer *writer, const struct field *field, const vo
 		break;
 	case FORM_GID:
 		put(writer, "%s", rs_gid_text(at, gid));
+		break;
+	case FORM_TEXT:
+		assert(rs_descriptor_is_name(at));
+		put(writer, "%s", (const char *)at);
 		break;
 	}
 }
@@ -327,6 +342,23 @@ static enum rs_status read_gid(struct reader *reader, const struct field *field,
 	return RS_OK;
 }
 
+static enum rs_status read_text(struct reader *reader, const struct field *field, size_t length,
+				char text[RS_DESCRIPTOR_NAME_SIZE])
+{
+	if (length == 0)
+		return bad(reader, reader->at, "%s is empty", field->key);
+	if (length > NAME_MAX_LENGTH)
+		return bad(reader, reader->at, "%s has %zu characters, but may have %d at most",
+			   field->key, length, NAME_MAX_LENGTH);
+	memcpy(text, reader->at, length);
+	text[length] = '\0';
+	if (!rs_descriptor_is_name(text))
+		return bad(reader, reader->at,
+			   "%s is \"%s\", but may have only a-z, 0-9, \"_\" and \"-\"", field->key,
+			   text);
+	return RS_OK;
+}
+
 static enum rs_status read_field(struct reader *reader, const struct field *field, void *value)
 {
 	size_t key_length = strlen(field->key);
@@ -346,6 +378,9 @@ static enum rs_status read_field(struct reader *reader, const struct field *fiel
 		break;
 	case FORM_GID:
 		status = read_gid(reader, field, length, value);
+		break;
+	case FORM_TEXT:
+		status = read_text(reader, field, length, value);
 		break;
 	default:
 		status = read_number(reader, field, length, value);

@@ -2,8 +2,8 @@
  * Descriptor: what one peer must know of the other's objects, as one line of text that a person can
  * read, copy between terminals, and that is checked when it arrives:
  *
- *   rdma1 conn transport=rc link=ethernet gid=::ffff:192.0.2.1 gid-type=rocev2 lid=0 qpn=0x000011
- *         psn=0x5a3c01 mtu=4096 reads=16 time=1795954592 crc=7f3a0c11
+ *   rdma1 conn name=rdma_send id=0 transport=rc link=ethernet gid=::ffff:192.0.2.1 gid-type=rocev2
+ *         lid=0 qpn=0x000011 psn=0x5a3c01 mtu=4096 reads=16 time=1795954592 crc=7f3a0c11
  *   rdma1 mmap addr=0x7f0a12340000 len=4096 rkey=0x00001234 access=remote-read time=… crc=…
  *   rdma1 event addr=0x7f0a12340000 rkey=0x00001234 time=1795954592 crc=…
  *
@@ -13,6 +13,7 @@
 #ifndef RS_DESCRIPTOR_H
 #define RS_DESCRIPTOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,16 @@ enum rs_descriptor_kind {
 /* Room for any line that rs_descriptor_format writes, with its terminator. */
 #define RS_DESCRIPTOR_LINE_SIZE 320
 
+/*
+ * Room for a name with its terminator. A name is 1 to 47 of a-z, 0-9, "_" and "-"; that of a
+ * program that gave none is "-".
+ */
+#define RS_DESCRIPTOR_NAME_SIZE 48
+#define RS_DESCRIPTOR_NO_NAME   "-"
+
+/* Connections are numbered from 0 to this, at most. */
+#define RS_DESCRIPTOR_MAX_ID 65535
+
 /* Room for any message of rs_descriptor_parse. */
 #define RS_DESCRIPTOR_MESSAGE_SIZE 320
 
@@ -38,6 +49,8 @@ struct rs_descriptor {
 	uint64_t time; /* when it was made, seconds since 1970 */
 	union {
 		struct {
+			char name[RS_DESCRIPTOR_NAME_SIZE]; /* of the program that made it */
+			uint64_t id;         /* its number among its owner's: rs_connection_id */
 			uint64_t transport;  /* enum ibv_qp_type: IBV_QPT_RC */
 			uint64_t link_layer; /* IBV_LINK_LAYER_ETHERNET or _INFINIBAND */
 			union ibv_gid gid;
@@ -60,6 +73,9 @@ struct rs_descriptor {
 		} event;
 	};
 };
+
+/* Whether a descriptor can carry this name. */
+bool rs_descriptor_is_name(const char *name);
 
 /* "conn", "mmap", "event". Never NULL. */
 const char *rs_descriptor_kind_name(enum rs_descriptor_kind kind);

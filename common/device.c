@@ -42,7 +42,8 @@ static uint32_t ops_of(const struct ibv_device *verbs_device, const struct ibv_d
 {
 	uint32_t ops = RS_OP_BIT(RS_OP_SEND) | RS_OP_BIT(RS_OP_SEND_IMMEDIATE) |
 		       RS_OP_BIT(RS_OP_WRITE) | RS_OP_BIT(RS_OP_WRITE_IMMEDIATE) |
-		       RS_OP_BIT(RS_OP_READ);
+		       RS_OP_BIT(RS_OP_READ) | RS_OP_BIT(RS_OP_EVENT_GET) |
+		       RS_OP_BIT(RS_OP_EVENT_SET);
 
 	/* iWARP cannot connect by descriptors; usNIC and others have no reliable connections. */
 	if (verbs_device->transport_type != IBV_TRANSPORT_IB)
@@ -50,7 +51,8 @@ static uint32_t ops_of(const struct ibv_device *verbs_device, const struct ibv_d
 	if (attr->max_srq > 0)
 		ops |= RS_OP_BIT(RS_OP_RECEIVE);
 	if (attr->atomic_cap != IBV_ATOMIC_NONE)
-		ops |= RS_OP_BIT(RS_OP_COMPARE_AND_SWAP) | RS_OP_BIT(RS_OP_FETCH_AND_ADD);
+		ops |= RS_OP_BIT(RS_OP_COMPARE_AND_SWAP) | RS_OP_BIT(RS_OP_FETCH_AND_ADD) |
+		       RS_OP_BIT(RS_OP_EVENT_ADD);
 	return ops;
 }
 

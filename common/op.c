@@ -9,6 +9,9 @@ static const char *const names[RS_OP_COUNT] = {
 	[RS_OP_READ] = "read",
 	[RS_OP_COMPARE_AND_SWAP] = "compare-and-swap",
 	[RS_OP_FETCH_AND_ADD] = "fetch-and-add",
+	[RS_OP_EVENT_GET] = "remote event get",
+	[RS_OP_EVENT_SET] = "remote event set",
+	[RS_OP_EVENT_ADD] = "remote event add",
 };
 
 const char *rs_op_name(enum rs_op op)

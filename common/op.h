@@ -15,6 +15,9 @@ enum rs_op {
 	RS_OP_READ,
 	RS_OP_COMPARE_AND_SWAP,
 	RS_OP_FETCH_AND_ADD,
+	RS_OP_EVENT_GET, /* of a remote sync event (see sync_event.h): a read of 8 bytes */
+	RS_OP_EVENT_SET, /* a write of 8 bytes */
+	RS_OP_EVENT_ADD, /* a fetch-and-add */
 	RS_OP_COUNT
 };
 

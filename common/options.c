@@ -13,6 +13,7 @@
 #include "version.h"
 
 #define DEFAULT_TEXT            "Hi RDMA!"
+#define DEFAULT_IMMEDIATE       0xD0CA
 #define DEFAULT_NUM_CONNECTIONS 2
 #define DEFAULT_LISTEN_PORT     13579
 
@@ -133,6 +134,23 @@ static bool parse_text(const struct argument *argument)
 	return true;
 }
 
+/* As people write them: decimal, or hexadecimal with 0x. */
+static bool parse_immediate(const struct argument *argument)
+{
+	const char *value = argument->value;
+	int base = strncasecmp(value, "0x", 2) == 0 ? 16 : 10;
+	unsigned long long number;
+	char *end;
+
+	errno = 0;
+	number = strtoull(value, &end, base);
+	if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno || number > UINT32_MAX)
+		return refuse("%s \"%s\": must be a number from 0 to %u (0x%x)", argument->option,
+			      value, UINT32_MAX, UINT32_MAX);
+	argument->options->immediate = (uint32_t)number;
+	return true;
+}
+
 static bool parse_num_connections(const struct argument *argument)
 {
 	unsigned long number;
@@ -224,6 +242,8 @@ static const struct option_entry entries[] = {
 	  "text to write, up to 255 bytes (default: " DEFAULT_TEXT ")" },
 	{ "r", "read-string", "TEXT", OPTION_READ_STRING, parse_text,
 	  "text to serve, up to 255 bytes (default: " DEFAULT_TEXT ")" },
+	{ "i", "immediate", "N", OPTION_IMMEDIATE, parse_immediate,
+	  "32-bit value that goes with the data, decimal or 0x… (default: 0xD0CA)" },
 	{ "nc", "num-connections", "N", OPTION_CONNECTIONS, parse_num_connections,
 	  "number of connections (default: 2)" },
 	{ "cm", "use-rdma-cm", NULL, OPTION_CM, parse_use_rdma_cm,
@@ -421,7 +441,9 @@ bool options_parse(const struct program *program, int argc, char **argv, struct 
 		.default_paths = { true, true, true },
 		.transport = RS_TRANSPORT_RC,
 		.text = DEFAULT_TEXT,
-		.num_connections = DEFAULT_NUM_CONNECTIONS,
+		.immediate = DEFAULT_IMMEDIATE,
+		.num_connections =
+			program->groups & OPTION_CONNECTIONS ? DEFAULT_NUM_CONNECTIONS : 1,
 		.listen_port = DEFAULT_LISTEN_PORT,
 		.log_level = RS_LOG_INFO,
 	};

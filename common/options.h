@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "descriptor.h"
 #include "log.h"
 #include "rdma.h"
 
@@ -27,17 +28,21 @@ enum option_group {
 	OPTION_WRITE_STRING = 1 << 3, /* -w */
 	OPTION_READ_STRING = 1 << 4,  /* -r */
 	OPTION_CONNECTIONS = 1 << 5,  /* -nc */
-	OPTION_CM = 1 << 6,           /* -cm, -lp, -sa, -sat */
+	OPTION_IMMEDIATE = 1 << 6,    /* -i */
+	OPTION_CM = 1 << 7,           /* -cm, -lp, -sa, -sat */
 };
 
 /* What a program says of itself. */
 struct program {
-	const char *name;           /* of the executable */
-	const char *peer;           /* the executable that it works with */
-	const char *resource_owner; /* the one of the two that writes the resource descriptor, or
-				       NULL */
-	const char *summary;        /* for --help, one or two lines */
-	unsigned groups;            /* set of enum option_group */
+	const char *name; /* of the executable */
+	const char *peer; /* the executable that it works with */
+	/* One of another pair that it can be connected with, to see what comes of it, or NULL. */
+	const char *stranger;
+	/* The one of the two that writes the resource descriptor, or NULL; and of which kind. */
+	const char *resource_owner;
+	enum rs_descriptor_kind resource;
+	const char *summary; /* for --help, one or two lines */
+	unsigned groups;     /* set of enum option_group */
 };
 
 enum address_type { ADDRESS_GUESSED, ADDRESS_IPV4, ADDRESS_IPV6, ADDRESS_GID };
@@ -54,7 +59,8 @@ struct options {
 	bool default_paths[3]; /* by enum options_path: it was not given */
 	enum rs_transport transport;
 	const char *text;
-	unsigned num_connections;
+	uint32_t immediate;
+	unsigned num_connections; /* 1 for programs without the option */
 	bool use_rdma_cm;
 	uint16_t listen_port;
 	const char *server_address; /* NULL: this side is the server */

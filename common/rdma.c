@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -28,6 +29,16 @@ static struct rs_rdma *rdma_of(struct rs_ctx *ctx)
 }
 
 /* ---- Configuration ---- */
+
+enum rs_status rs_rdma_set_name(struct rs_rdma *rdma, const char *name)
+{
+	if (!rs_ctx_is_configurable(&rdma->ctx))
+		return RS_ERR_BAD_STATE;
+	if (!rs_descriptor_is_name(name))
+		return RS_ERR_INVALID_VALUE;
+	strcpy(rdma->name, name);
+	return RS_OK;
+}
 
 enum rs_status rs_rdma_set_permissions(struct rs_rdma *rdma, uint32_t access)
 {
@@ -53,8 +64,12 @@ enum rs_status rs_rdma_set_max_connections(struct rs_rdma *rdma, unsigned count)
 {
 	if (!rs_ctx_is_configurable(&rdma->ctx))
 		return RS_ERR_BAD_STATE;
-	if (count == 0 || count > (unsigned)rs_device_attr(rdma->device)->max_qp)
+	if (count == 0 || count > (unsigned)rs_device_attr(rdma->device)->max_qp ||
+	    count > RS_DESCRIPTOR_MAX_ID + 1U) {
+		LOG_ERROR("%u connections: device %s can have 1 to %d", count,
+			  rs_device_info(rdma->device)->name, rs_device_attr(rdma->device)->max_qp);
 		return RS_ERR_INVALID_VALUE;
+	}
 	rdma->max_connections = count;
 	return RS_OK;
 }
@@ -87,6 +102,14 @@ enum rs_status rs_rdma_set_max_chain(struct rs_rdma *rdma, unsigned count)
 	    count > (unsigned)rs_device_attr(rdma->device)->max_sge)
 		return RS_ERR_INVALID_VALUE;
 	rdma->max_chain = count;
+	return RS_OK;
+}
+
+enum rs_status rs_rdma_set_max_sends(struct rs_rdma *rdma, unsigned count)
+{
+	if (!rs_ctx_is_configurable(&rdma->ctx))
+		return RS_ERR_BAD_STATE;
+	rdma->max_sends = count;
 	return RS_OK;
 }
 
@@ -130,13 +153,23 @@ enum rs_status rs_rdma_set_connection_failed_cb(struct rs_rdma *rdma,
 	return RS_OK;
 }
 
-size_t rs_rdma_send_tasks(const struct rs_rdma *rdma)
+/* All tasks that are not receives. */
+static size_t send_tasks(const struct rs_rdma *rdma)
 {
 	size_t count = 0;
 
 	for (unsigned op = 0; op < RS_OP_COUNT; op++)
 		if (op != RS_OP_RECEIVE)
 			count += rdma->pools[op].count;
+	return count;
+}
+
+size_t rs_rdma_send_places(const struct rs_rdma *rdma)
+{
+	size_t count = send_tasks(rdma);
+
+	if (rdma->max_sends > 0 && rdma->max_sends < count)
+		return rdma->max_sends;
 	/* Some devices make no queue without a place. */
 	return count > 0 ? count : 1;
 }
@@ -166,6 +199,10 @@ static void log_failed_task(const struct rs_rdma *rdma, const struct rs_task *ta
 
 	if (status == RS_ERR_RETRY_EXCEEDED && connection)
 		log_silent_peer(rdma, task, &connection->peer);
+	else if (status == RS_ERR_RNR_RETRY_EXCEEDED)
+		LOG_ERROR(
+			"%s failed: %s, tried %d more times, %d ms apart. Does the peer submit its receives before it connects?",
+			rs_op_name(task->op), rs_status_text(status), RNR_RETRIES, RNR_TIMER_MS);
 	else
 		LOG_ERROR("%s failed: %s (%s)", rs_op_name(task->op), rs_status_text(status),
 			  ibv_wc_status_str(wc->status));
@@ -290,7 +327,7 @@ static void handle_qp_event(struct rs_connection *connection, enum ibv_event_typ
 		  type == IBV_EVENT_QP_LAST_WQE_REACHED
 			  ? ""
 			  : ": a request of the peer was refused, or broke the protocol");
-	rs_connection_fail(connection, type == IBV_EVENT_QP_ACCESS_ERR ? RS_ERR_LOCAL_PROTECTION
+	rs_connection_fail(connection, type == IBV_EVENT_QP_ACCESS_ERR ? RS_ERR_NOT_PERMITTED
 								       : RS_ERR_DISCONNECTED);
 }
 
@@ -351,7 +388,9 @@ static enum rs_status check_count(const char *what, size_t count, int limit)
 
 static size_t all_tasks(const struct rs_rdma *rdma)
 {
-	return rs_rdma_send_tasks(rdma) + rdma->pools[RS_OP_RECEIVE].count;
+	size_t count = send_tasks(rdma) + rdma->pools[RS_OP_RECEIVE].count;
+
+	return count > 0 ? count : 1;
 }
 
 static enum rs_status check_configuration(const struct rs_rdma *rdma)
@@ -361,7 +400,7 @@ static enum rs_status check_configuration(const struct rs_rdma *rdma)
 					    (int)rdma->max_connections);
 
 	if (status == RS_OK)
-		status = check_count("tasks per connection", rs_rdma_send_tasks(rdma),
+		status = check_count("tasks per connection", rs_rdma_send_places(rdma),
 				     limits->max_qp_wr);
 	if (status == RS_OK)
 		status = check_count("receive tasks", rdma->pools[RS_OP_RECEIVE].count,
@@ -588,6 +627,7 @@ enum rs_status rs_rdma_create(struct rs_device *device, struct rs_rdma **rdma)
 		return RS_ERR_NO_MEMORY;
 	created->ctx.ops = &rdma_ctx_ops;
 	created->device = device;
+	strcpy(created->name, RS_DESCRIPTOR_NO_NAME);
 	created->gid_index = -1;
 	created->max_connections = 1;
 	created->max_chain = 1;

@@ -43,6 +43,13 @@ struct rs_ctx *rs_rdma_as_ctx(struct rs_rdma *rdma);
 
 /* ---- The setters are for a context that is Idle (RS_ERR_BAD_STATE). ---- */
 
+/*
+ * What this program calls itself in the descriptors that it exports, so that the peer can tell
+ * whether they belong together: see rs_descriptor_is_name, else RS_ERR_INVALID_VALUE. Default:
+ * RS_DESCRIPTOR_NO_NAME.
+ */
+enum rs_status rs_rdma_set_name(struct rs_rdma *rdma, const char *name);
+
 /* What the peers may do with maps through this instance (set of enum rs_access). Default: nothing.
  */
 enum rs_status rs_rdma_set_permissions(struct rs_rdma *rdma, uint32_t access);
@@ -72,6 +79,13 @@ enum rs_status rs_rdma_set_transport(struct rs_rdma *rdma, enum rs_transport tra
 enum rs_status rs_rdma_set_max_chain(struct rs_rdma *rdma, unsigned count);
 
 /*
+ * Tasks other than receives that a connection can have in flight: the length of its send queue,
+ * which is memory per connection. Default 0: all that are configured. RS_ERR_FULL comes from
+ * submitting more.
+ */
+enum rs_status rs_rdma_set_max_sends(struct rs_rdma *rdma, unsigned count);
+
+/*
  * How long a request waits for the peer's acknowledgement before it is sent again: 4.096 µs ×
  * 2^exponent, 1 to 31; and how often it is sent again, 0 to 6. Default 18 (1.07 s) and 6: a peer
  * has 7.5 seconds to connect. Devices may wait up to four times as long.
@@ -82,8 +96,7 @@ enum rs_status rs_rdma_set_ack_timeout(struct rs_rdma *rdma, unsigned exponent, 
 /*
  * count tasks of type op can be allocated; completed and failed hear of their ends.
  * RS_ERR_NOT_SUPPORTED: the device cannot do op. RS_ERR_IN_USE: tasks of the type are allocated.
- * Each connection's send queue has room for all tasks that are not receives; whether the device's
- * queues can be so long is checked at start.
+ * Whether the device's queues can be so long is checked at start.
  */
 enum rs_status rs_rdma_set_task_conf(struct rs_rdma *rdma, enum rs_op op, rs_task_cb completed,
 				     rs_task_cb failed, size_t count);

@@ -22,6 +22,16 @@ struct rs_connection {
 	char line[RS_DESCRIPTOR_LINE_SIZE];
 };
 
+/* InfiniBand's encoding of the time that a sender waits when no receive is ready: 40.96 ms. */
+#define RNR_TIMER    24
+#define RNR_TIMER_MS 41
+
+/*
+ * How often it tries then: 6 is the most that ends (7 means for ever), so a receive may come 0.25 s
+ * late.
+ */
+#define RNR_RETRIES 6
+
 enum task_state { TASK_FREE, TASK_ALLOCATED, TASK_IN_FLIGHT };
 
 struct rs_task {
@@ -30,6 +40,7 @@ struct rs_task {
 	struct rs_connection *connection;
 	struct rs_buf *source;
 	struct rs_buf *destination;
+	struct rs_sync_event_remote *event;
 	void *user_data;
 	uint64_t compare;
 	uint64_t swap_or_add;
@@ -54,11 +65,13 @@ struct rs_rdma {
 	struct rs_ctx ctx; /* first, so that the one is the other */
 	struct rs_device *device;
 
+	char name[RS_DESCRIPTOR_NAME_SIZE];
 	uint32_t access;
 	int gid_index;
 	unsigned max_connections;
 	unsigned needed_connections;
 	unsigned max_chain;
+	unsigned max_sends; /* 0: as many as there are tasks */
 	unsigned ack_timeout;
 	unsigned retries;
 	rs_connection_failed_cb connection_failed;
@@ -85,8 +98,8 @@ static inline bool rs_rdma_is_up(const struct rs_rdma *rdma)
 	return rdma->ctx.state == RS_CTX_STARTING || rdma->ctx.state == RS_CTX_RUNNING;
 }
 
-/* Places that a send queue needs: all tasks that are not receives. */
-size_t rs_rdma_send_tasks(const struct rs_rdma *rdma);
+/* Places that each send queue has. */
+size_t rs_rdma_send_places(const struct rs_rdma *rdma);
 
 /*
  * task.c: makes count tasks of the type in place of those before, none of which is in use; or

@@ -14,7 +14,7 @@ static const struct {
 	STATUS(RS_ERR_BAD_STATE, "not allowed in this state"),
 	STATUS(RS_ERR_NOT_FOUND, "not found"),
 	STATUS(RS_ERR_NOT_SUPPORTED, "not supported"),
-	STATUS(RS_ERR_NOT_PERMITTED, "not permitted"),
+	STATUS(RS_ERR_NOT_PERMITTED, "not permitted by the system or by access flags"),
 	STATUS(RS_ERR_NO_MEMORY, "out of memory"),
 	STATUS(RS_ERR_FULL, "nothing left in a pool of fixed size"),
 	STATUS(RS_ERR_IN_USE, "still in use"),

@@ -9,8 +9,10 @@
 #include "log.h"
 #include "rdma_impl.h"
 #include "slow_path.h"
+#include "sync_event.h"
 
-#define ATOMIC_LENGTH sizeof(uint64_t)
+/* What atomics and tasks on sync events move. */
+#define WORD_LENGTH sizeof(uint64_t)
 
 const char *rs_receive_opcode_name(enum rs_receive_opcode opcode)
 {
@@ -74,10 +76,32 @@ static bool destination_is_remote(enum rs_op op)
 	return op == RS_OP_WRITE || op == RS_OP_WRITE_IMMEDIATE;
 }
 
-/* A remote buffer must be there; a local one may be missing where no data is moved. */
-static bool fits(const struct rs_buf *buf, bool remote)
+/* Those that bring a value of the event here. */
+static bool fetches_event(enum rs_op op)
 {
-	return buf ? rs_buf_is_remote(buf) == remote : !remote;
+	return op == RS_OP_EVENT_GET || op == RS_OP_EVENT_ADD;
+}
+
+/* Their remote side is an event, in place of a buffer. */
+static bool needs_event(enum rs_op op)
+{
+	return fetches_event(op) || op == RS_OP_EVENT_SET;
+}
+
+/* A remote buffer must be there; a local one may be missing where no data need be moved. */
+static bool fits(const struct rs_buf *buf, bool remote, bool needed)
+{
+	return buf ? rs_buf_is_remote(buf) == remote : !remote && !needed;
+}
+
+static bool fits_as_source(const struct rs_buf *buf, enum rs_op op)
+{
+	return fits(buf, source_is_remote(op), op == RS_OP_EVENT_SET);
+}
+
+static bool fits_as_destination(const struct rs_buf *buf, enum rs_op op)
+{
+	return fits(buf, destination_is_remote(op), fetches_event(op));
 }
 
 /* The fields that the type has no use for are 0. */
@@ -92,8 +116,9 @@ static enum rs_status alloc_task(struct rs_rdma *rdma, const struct rs_task *fie
 	if (pool->count == 0 ||
 	    (fields->op != RS_OP_RECEIVE &&
 	     (!fields->connection || fields->connection->rdma != rdma)) ||
-	    !fits(fields->source, source_is_remote(fields->op)) ||
-	    !fits(fields->destination, destination_is_remote(fields->op)))
+	    (needs_event(fields->op) && !fields->event) ||
+	    !fits_as_source(fields->source, fields->op) ||
+	    !fits_as_destination(fields->destination, fields->op))
 		return RS_ERR_INVALID_VALUE;
 	if (!taken)
 		return RS_ERR_FULL;
@@ -211,6 +236,48 @@ enum rs_status rs_task_alloc_fetch_and_add(struct rs_rdma *rdma, struct rs_conne
 			  task);
 }
 
+enum rs_status rs_task_alloc_event_get(struct rs_rdma *rdma, struct rs_connection *connection,
+				       struct rs_sync_event_remote *event,
+				       struct rs_buf *destination, void *user_data,
+				       struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_EVENT_GET,
+					     .connection = connection,
+					     .event = event,
+					     .destination = destination,
+					     .user_data = user_data },
+			  task);
+}
+
+enum rs_status rs_task_alloc_event_set(struct rs_rdma *rdma, struct rs_connection *connection,
+				       struct rs_sync_event_remote *event, struct rs_buf *source,
+				       void *user_data, struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_EVENT_SET,
+					     .connection = connection,
+					     .event = event,
+					     .source = source,
+					     .user_data = user_data },
+			  task);
+}
+
+enum rs_status rs_task_alloc_event_add(struct rs_rdma *rdma, struct rs_connection *connection,
+				       struct rs_sync_event_remote *event,
+				       struct rs_buf *destination, uint64_t add, void *user_data,
+				       struct rs_task **task)
+{
+	return alloc_task(rdma,
+			  &(struct rs_task){ .op = RS_OP_EVENT_ADD,
+					     .connection = connection,
+					     .event = event,
+					     .destination = destination,
+					     .swap_or_add = add,
+					     .user_data = user_data },
+			  task);
+}
+
 static const enum ibv_wr_opcode wr_opcodes[RS_OP_COUNT] = {
 	[RS_OP_SEND] = IBV_WR_SEND,
 	[RS_OP_SEND_IMMEDIATE] = IBV_WR_SEND_WITH_IMM,
@@ -219,6 +286,9 @@ static const enum ibv_wr_opcode wr_opcodes[RS_OP_COUNT] = {
 	[RS_OP_READ] = IBV_WR_RDMA_READ,
 	[RS_OP_COMPARE_AND_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
 	[RS_OP_FETCH_AND_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+	[RS_OP_EVENT_GET] = IBV_WR_RDMA_READ,
+	[RS_OP_EVENT_SET] = IBV_WR_RDMA_WRITE,
+	[RS_OP_EVENT_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
 };
 
 static enum rs_status fill_send(struct rs_task *task, struct ibv_send_wr *wr,
@@ -255,6 +325,13 @@ static enum rs_status fill_read(struct rs_task *task, struct ibv_send_wr *wr,
 	return buf_scatter(task->destination, length, task->rdma->device, list);
 }
 
+static void fill_operands(const struct rs_task *task, struct ibv_send_wr *wr)
+{
+	wr->wr.atomic.compare_add =
+		task->op == RS_OP_COMPARE_AND_SWAP ? task->compare : task->swap_or_add;
+	wr->wr.atomic.swap = task->swap_or_add;
+}
+
 static enum rs_status fill_atomic(struct rs_task *task, struct ibv_send_wr *wr,
 				  struct rs_sge_list *list)
 {
@@ -264,12 +341,43 @@ static enum rs_status fill_atomic(struct rs_task *task, struct ibv_send_wr *wr,
 
 	if (status != RS_OK)
 		return status;
-	if (length < ATOMIC_LENGTH || wr->wr.atomic.remote_addr % ATOMIC_LENGTH != 0)
+	if (length < WORD_LENGTH || wr->wr.atomic.remote_addr % WORD_LENGTH != 0)
 		return RS_ERR_INVALID_VALUE;
-	wr->wr.atomic.compare_add =
-		task->op == RS_OP_FETCH_AND_ADD ? task->swap_or_add : task->compare;
-	wr->wr.atomic.swap = task->swap_or_add;
-	return buf_scatter(task->destination, ATOMIC_LENGTH, task->rdma->device, list);
+	fill_operands(task, wr);
+	return buf_scatter(task->destination, WORD_LENGTH, task->rdma->device, list);
+}
+
+/* Less would set part of the event, more would go beyond it. */
+static enum rs_status gather_word(struct rs_task *task, struct rs_sge_list *list)
+{
+	enum rs_status status = rs_buf_gather(task->source, task->rdma->device, list);
+
+	if (status == RS_OK && list->length != WORD_LENGTH)
+		return RS_ERR_INVALID_VALUE;
+	return status;
+}
+
+/*
+ * Out of line, so that the choice among the other operations stays a few comparisons. An event's
+ * address is a multiple of 8: its descriptor was checked.
+ */
+static RS_SLOW_PATH enum rs_status fill_event(struct rs_task *task, struct ibv_send_wr *wr,
+					      struct rs_sge_list *list)
+{
+	uint64_t address = rs_sync_event_remote_address(task->event);
+	uint32_t key = rs_sync_event_remote_key(task->event);
+
+	if (task->op == RS_OP_EVENT_ADD) {
+		wr->wr.atomic.remote_addr = address;
+		wr->wr.atomic.rkey = key;
+		fill_operands(task, wr);
+	} else {
+		wr->wr.rdma.remote_addr = address;
+		wr->wr.rdma.rkey = key;
+	}
+	if (task->op == RS_OP_EVENT_SET)
+		return gather_word(task, list);
+	return rs_buf_scatter(task->destination, WORD_LENGTH, task->rdma->device, list);
 }
 
 static enum rs_status fill_request(struct rs_task *task, struct ibv_send_wr *wr,
@@ -284,6 +392,10 @@ static enum rs_status fill_request(struct rs_task *task, struct ibv_send_wr *wr,
 	case RS_OP_COMPARE_AND_SWAP:
 	case RS_OP_FETCH_AND_ADD:
 		return fill_atomic(task, wr, list);
+	case RS_OP_EVENT_GET:
+	case RS_OP_EVENT_SET:
+	case RS_OP_EVENT_ADD:
+		return fill_event(task, wr, list);
 	default:
 		return fill_send(task, wr, list);
 	}
@@ -374,7 +486,7 @@ static bool fills_destination(const struct rs_task *task)
 {
 	if (task->op == RS_OP_RECEIVE)
 		return task->received != RS_RECEIVED_WRITE_IMMEDIATE;
-	return source_is_remote(task->op);
+	return source_is_remote(task->op) || fetches_event(task->op);
 }
 
 void rs_task_end(struct rs_task *task, enum rs_status status)
@@ -449,7 +561,7 @@ enum rs_status rs_task_set_source(struct rs_task *task, struct rs_buf *source)
 {
 	if (task->state != TASK_ALLOCATED)
 		return RS_ERR_BAD_STATE;
-	if (!fits(source, source_is_remote(task->op)))
+	if (!fits_as_source(source, task->op))
 		return RS_ERR_INVALID_VALUE;
 	task->source = source;
 	return RS_OK;
@@ -459,7 +571,7 @@ enum rs_status rs_task_set_destination(struct rs_task *task, struct rs_buf *dest
 {
 	if (task->state != TASK_ALLOCATED)
 		return RS_ERR_BAD_STATE;
-	if (!fits(destination, destination_is_remote(task->op)))
+	if (!fits_as_destination(destination, task->op))
 		return RS_ERR_INVALID_VALUE;
 	task->destination = destination;
 	return RS_OK;

@@ -20,6 +20,7 @@
 
 struct rs_connection;
 struct rs_rdma;
+struct rs_sync_event_remote;
 struct rs_task;
 
 /*
@@ -90,6 +91,23 @@ enum rs_status rs_task_alloc_compare_and_swap(struct rs_rdma *rdma,
 enum rs_status rs_task_alloc_fetch_and_add(struct rs_rdma *rdma, struct rs_connection *connection,
 					   struct rs_buf *target, struct rs_buf *destination,
 					   uint64_t add, void *user_data, struct rs_task **task);
+
+/*
+ * On a remote sync event, which must outlive the task. destination: local, with room for the 8
+ * bytes of the value (get), or of the value from before (add). source: local, its data is the value
+ * of 8 bytes (set). Values are in host byte order.
+ */
+enum rs_status rs_task_alloc_event_get(struct rs_rdma *rdma, struct rs_connection *connection,
+				       struct rs_sync_event_remote *event,
+				       struct rs_buf *destination, void *user_data,
+				       struct rs_task **task);
+enum rs_status rs_task_alloc_event_set(struct rs_rdma *rdma, struct rs_connection *connection,
+				       struct rs_sync_event_remote *event, struct rs_buf *source,
+				       void *user_data, struct rs_task **task);
+enum rs_status rs_task_alloc_event_add(struct rs_rdma *rdma, struct rs_connection *connection,
+				       struct rs_sync_event_remote *event,
+				       struct rs_buf *destination, uint64_t add, void *user_data,
+				       struct rs_task **task);
 
 /*
  * Hands the task to the device. Allowed in Running; a receive also in Starting, so that it is there

@@ -11,15 +11,8 @@
 
 static void on_read_done(struct rs_task *task, void *sample_data)
 {
-	struct sample *sample = sample_data;
-
-	sample_print_received(sample, "Read from the responder", rs_task_destination(task));
-	sample_finish_task(sample, task);
-}
-
-static void on_read_failed(struct rs_task *task, void *sample_data)
-{
-	sample_fail_task(sample_data, task);
+	sample_print_received(sample_data, "Read from the responder", rs_task_destination(task));
+	sample_finish_task(task, sample_data);
 }
 
 /*
@@ -34,30 +27,10 @@ static void submit_read(struct sample *sample)
 
 	sample_import_mmap(sample);
 	source = sample_remote_data(sample);
-	destination = sample_local_room(sample);
-	status = rs_task_alloc_read(sample->rdma, sample->connection, source, destination,
+	destination = sample_local_room(sample, 0, SAMPLE_TEXT_SIZE);
+	status = rs_task_alloc_read(sample->rdma, sample->connections[0], source, destination,
 				    &sample->remaining_tasks, &task);
 	sample_submit(sample, status, task, source, destination);
-}
-
-static void on_state_changed(struct rs_ctx *ctx, enum rs_ctx_state from, enum rs_ctx_state to,
-			     void *sample_data)
-{
-	struct sample *sample = sample_data;
-
-	(void)ctx;
-	sample_log_state(sample, from, to);
-	switch (to) {
-	case RS_CTX_STARTING:
-		sample_export_and_connect(sample);
-		break;
-	case RS_CTX_RUNNING:
-		submit_read(sample);
-		break;
-	case RS_CTX_STOPPING: /* what is in flight comes back as failed */
-	case RS_CTX_IDLE:     /* ends sample_run */
-		break;
-	}
 }
 
 int rdma_read_requester(const struct options *options)
@@ -66,11 +39,11 @@ int rdma_read_requester(const struct options *options)
 
 	sample_begin(&sample, options);
 	sample_open_device(&sample, RS_OP_BIT(RS_OP_READ));
-	sample_create_mmap(&sample, SAMPLE_MEMORY_SIZE, RS_ACCESS_LOCAL_READ_WRITE);
+	sample_create_room_mmap(&sample, 1, RS_ACCESS_LOCAL_READ_WRITE);
 	sample_create_progress_engine(&sample);
 	sample_create_rdma(&sample, RS_ACCESS_LOCAL_READ_WRITE);
-	sample_configure_task(&sample, RS_OP_READ, on_read_done, on_read_failed, TASKS);
-	sample_start(&sample, on_state_changed, BUFFERS);
+	sample_configure_task(&sample, RS_OP_READ, on_read_done, sample_fail_task, TASKS);
+	sample_start(&sample, sample_export_and_connect, submit_read, BUFFERS);
 	sample_run(&sample);
 	return sample_end(&sample);
 }

@@ -5,8 +5,6 @@
  */
 #include "rdma_read_responder_sample.h"
 
-#include <string.h>
-
 #include "sample.h"
 
 /* It submits no task, so it asks nothing of the device. */
@@ -20,25 +18,15 @@
  */
 #define ACCESS RS_ACCESS_REMOTE_READ
 
-static void on_state_changed(struct rs_ctx *ctx, enum rs_ctx_state from, enum rs_ctx_state to,
-			     void *sample_data)
+static void export_and_connect(struct sample *sample)
 {
-	struct sample *sample = sample_data;
+	sample_export_mmap(sample);
+	sample_export_and_connect(sample);
+}
 
-	(void)ctx;
-	sample_log_state(sample, from, to);
-	switch (to) {
-	case RS_CTX_STARTING:
-		sample_export_mmap(sample);
-		sample_export_and_connect(sample);
-		break;
-	case RS_CTX_RUNNING:
-		sample_wait_for_user(sample);
-		break;
-	case RS_CTX_STOPPING: /* the peer is answered no more */
-	case RS_CTX_IDLE:     /* ends sample_run */
-		break;
-	}
+static void wait_for_requester(struct sample *sample)
+{
+	sample_wait_for_user(sample, sample_stop);
 }
 
 int rdma_read_responder(const struct options *options)
@@ -47,11 +35,10 @@ int rdma_read_responder(const struct options *options)
 
 	sample_begin(&sample, options);
 	sample_open_device(&sample, ANY_DEVICE);
-	strcpy(sample.memory, options->text);
-	sample_create_mmap(&sample, strlen(options->text) + 1, ACCESS);
+	sample_create_text_mmap(&sample, ACCESS);
 	sample_create_progress_engine(&sample);
 	sample_create_rdma(&sample, ACCESS);
-	sample_start(&sample, on_state_changed, BUFFERS);
+	sample_start(&sample, export_and_connect, wait_for_requester, BUFFERS);
 	sample_run(&sample);
 	return sample_end(&sample);
 }

@@ -14,6 +14,7 @@
 
 #include "progress_engine.h"
 #include "rdma.h"
+#include "sync_event.h"
 
 #define MEMORY          16384
 #define HALF            (MEMORY / 2)
@@ -405,6 +406,143 @@ static void atomics_return_the_value_from_before(void **state)
 	close_pair(pair);
 }
 
+/* An event of b's, and what a reaches it by. */
+static void open_event(struct pair *pair, struct rs_sync_event **event,
+		       struct rs_sync_event_remote **remote)
+{
+	ok(rs_sync_event_create(pair->b.device, event));
+	ok(rs_sync_event_remote_create_from_export(rs_sync_event_export(*event), remote));
+}
+
+static void close_event(struct rs_sync_event *event, struct rs_sync_event_remote *remote)
+{
+	rs_sync_event_remote_destroy(remote);
+	ok(rs_sync_event_destroy(event));
+}
+
+/* The values that a gets by these stand at the beginning of its memory. */
+static void get_event(struct pair *pair, struct rs_sync_event_remote *remote)
+{
+	struct rs_task *task;
+
+	ok(rs_task_alloc_event_get(pair->a.rdma, pair->a.connections[0], remote,
+				   room(&pair->a, 0, 8), NULL, &task));
+	ok(rs_task_status(run(pair, task)));
+	assert_int_equal(rs_buf_data_length(rs_task_destination(task)), 8);
+	free_task(task);
+}
+
+static void add_to_event(struct pair *pair, struct rs_sync_event_remote *remote, uint64_t add)
+{
+	struct rs_task *task;
+
+	ok(rs_task_alloc_event_add(pair->a.rdma, pair->a.connections[0], remote,
+				   room(&pair->a, 0, 8), add, NULL, &task));
+	ok(rs_task_status(run(pair, task)));
+	assert_int_equal(rs_buf_data_length(rs_task_destination(task)), 8);
+	free_task(task);
+}
+
+static void set_event(struct pair *pair, struct rs_sync_event_remote *remote, uint64_t value)
+{
+	struct rs_task *task;
+
+	*word(&pair->a, 8) = value;
+	ok(rs_task_alloc_event_set(pair->a.rdma, pair->a.connections[0], remote,
+				   data(&pair->a, 8, 8), NULL, &task));
+	ok(rs_task_status(run(pair, task)));
+	free_task(task);
+}
+
+static void the_peer_sets_and_gets_an_event(void **state)
+{
+	static const uint64_t values[] = { 1, 0, UINT64_MAX, UINT64_C(0x0123456789abcdef) };
+	struct pair *pair = open_pair(1);
+	struct rs_sync_event_remote *remote;
+	struct rs_sync_event *event;
+
+	(void)state;
+	open_event(pair, &event, &remote);
+	*word(&pair->a, 0) = 5;
+	get_event(pair, remote);
+	assert_int_equal(*word(&pair->a, 0), 0);
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		set_event(pair, remote, values[i]);
+		assert_int_equal(rs_sync_event_get(event), values[i]);
+		/* The other way, another value. */
+		rs_sync_event_set(event, ~values[i]);
+		get_event(pair, remote);
+		assert_int_equal(*word(&pair->a, 0), ~values[i]);
+	}
+	close_event(event, remote);
+	close_pair(pair);
+}
+
+static void the_peer_adds_to_an_event_which_wraps_around(void **state)
+{
+	static const uint64_t summands[] = { 0, 1, UINT64_MAX, UINT64_MAX, 1, 7 };
+	struct pair *pair = open_pair(1);
+	struct rs_sync_event_remote *remote;
+	struct rs_sync_event *event;
+	uint64_t sum = 0;
+
+	(void)state;
+	open_event(pair, &event, &remote);
+	for (size_t i = 0; i < sizeof(summands) / sizeof(summands[0]); i++) {
+		*word(&pair->a, 0) = ~sum;
+		add_to_event(pair, remote, summands[i]);
+		assert_int_equal(*word(&pair->a, 0), sum);
+		sum += summands[i];
+		assert_int_equal(rs_sync_event_get(event), sum);
+	}
+	/* Both sides, one after the other. */
+	assert_int_equal(rs_sync_event_add(event, 2), sum);
+	add_to_event(pair, remote, 3);
+	assert_int_equal(rs_sync_event_get(event), sum + 5);
+	close_event(event, remote);
+	close_pair(pair);
+}
+
+static void a_wait_ends_when_the_peer_has_set_the_event(void **state)
+{
+	struct pair *pair = open_pair(1);
+	struct rs_sync_event_remote *remote;
+	struct rs_sync_event *event;
+	uint64_t seen = 0;
+
+	(void)state;
+	open_event(pair, &event, &remote);
+	assert_int_equal(rs_sync_event_wait_gt(event, 0, UINT64_MAX, 0, -1, NULL),
+			 RS_ERR_TIMED_OUT);
+	set_event(pair, remote, 1);
+	ok(rs_sync_event_wait_gt(event, 0, UINT64_MAX, PATIENCE, -1, &seen));
+	assert_int_equal(seen, 1);
+	add_to_event(pair, remote, 1);
+	ok(rs_sync_event_wait_gt(event, 1, UINT64_MAX, PATIENCE, -1, &seen));
+	assert_int_equal(seen, 2);
+	close_event(event, remote);
+	close_pair(pair);
+}
+
+static void an_event_that_is_gone_is_out_of_reach(void **state)
+{
+	struct pair *pair = open_pair(1);
+	struct rs_sync_event_remote *remote;
+	struct rs_sync_event *event;
+	struct rs_task *task;
+
+	(void)state;
+	open_event(pair, &event, &remote);
+	ok(rs_sync_event_destroy(event));
+	ok(rs_task_alloc_event_add(pair->a.rdma, pair->a.connections[0], remote,
+				   room(&pair->a, 0, 8), 1, NULL, &task));
+	assert_int_equal(rs_task_status(run(pair, task)), RS_ERR_REMOTE_ACCESS);
+	free_task(task);
+	wait_until(pair, rs_ctx_state(pair->a.ctx) == RS_CTX_IDLE);
+	rs_sync_event_remote_destroy(remote);
+	close_pair(pair);
+}
+
 static void messages_name_the_connection_that_they_came_by(void **state)
 {
 	struct pair *pair = open_pair(MAX_CONNECTIONS);
@@ -555,6 +693,10 @@ int main(void)
 		cmocka_unit_test(chains_are_gathered_and_scattered),
 		cmocka_unit_test(data_is_written_and_read_back),
 		cmocka_unit_test(atomics_return_the_value_from_before),
+		cmocka_unit_test(the_peer_sets_and_gets_an_event),
+		cmocka_unit_test(the_peer_adds_to_an_event_which_wraps_around),
+		cmocka_unit_test(a_wait_ends_when_the_peer_has_set_the_event),
+		cmocka_unit_test(an_event_that_is_gone_is_out_of_reach),
 		cmocka_unit_test(messages_name_the_connection_that_they_came_by),
 		cmocka_unit_test(one_failed_connection_of_two_does_not_stop_the_context),
 		cmocka_unit_test(a_peer_without_a_receive_ends_in_the_rnr_error),

@@ -5,6 +5,7 @@ signals, and compares exit statuses. Each test has a folder of its own as XDG_RU
 names the build folder.
 """
 
+import dataclasses
 import json
 import os
 import pty
@@ -20,12 +21,187 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(ROOT, "build")))
 
+# Stands in for a program and misbehaves: see its source.
+STRANGE_PEER = os.path.join(BUILD, "tests", "pairs", "strange_peer")
+
 # How the list of devices begins: in the virtual machine with the kernel's, which is the best.
 DEVICES = "rxe0" if "RXE_VM" in os.environ else "uroce_"
 
 # Nothing here takes so long, not even on an emulated machine under a sanitizer: it ends a test that
 # hangs.
 PATIENCE = 90
+
+
+SIDES = ("responder", "requester")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """
+    A pair of programs, and what is to be seen of it. The responder is the passive side, the one that
+    is there first; rdma_receive, too.
+    """
+
+    name: str
+    responder: str
+    requester: str
+    # The lines of their results. {text} is as printed; a line with {connection} is there for each.
+    responder_prints: tuple = ()
+    requester_prints: tuple = ()
+    text_option: str = None  # None: its text is not to be chosen
+    text_side: str = "requester"
+    has_immediate: bool = False
+    needs_end: bool = False  # the responder hears of nothing: somebody must say that it is done
+    resource: str = None  # kind of the descriptor that the responder publishes beside its conn
+    complaint: str = "no message came"  # of a responder that waits in vain
+
+    @property
+    def has_connections(self):
+        return any("{connection}" in line for line in self.requester_prints)
+
+    def program(self, side):
+        return getattr(self, side)
+
+    def other(self, side):
+        """The program that is the peer of this side's."""
+        return self.requester if side == "responder" else self.responder
+
+    def kinds(self, side, connections=None):
+        """Kinds of the descriptor lines that a side prints, in order."""
+        conns = ["conn"] * ((connections or 2) if self.has_connections else 1)
+        return conns + ([self.resource] if side == "responder" and self.resource else [])
+
+    def arguments(self, side, text=None, immediate=None, connections=None):
+        arguments = []
+        if text is not None and self.text_option and side == self.text_side:
+            arguments += [self.text_option, text]
+        if immediate is not None and self.has_immediate and side == "requester":
+            arguments += ["-i", str(immediate)]
+        if connections is not None and self.has_connections:
+            arguments += ["-nc", str(connections)]
+        return arguments
+
+    def prints(self, side, text="Hi RDMA!", immediate=0xD0CA, connections=None):
+        """The lines of a side's result, for a person; text is escaped already."""
+        lines = []
+        number = int(str(immediate), 0)  # it may be as it is given on a command line
+        for line in getattr(self, side + "_prints"):
+            count = (connections or 2) if "{connection}" in line else 1
+            for connection in range(count):
+                lines.append(line.format(text=text, immediate=hex(number), connection=connection))
+        return lines
+
+    def result(self, side, text="Hi RDMA!", immediate=0xD0CA, connections=None):
+        """What a side's JSON object has beyond what all have."""
+        found = {"text": None}
+        for line in getattr(self, side + "_prints"):
+            if "{connection}" in line:
+                found["messages"] = [
+                    {"connection": i, "text": text} for i in range(connections or 2)
+                ]
+            elif "{text}" in line:
+                found["text"] = text
+            elif "{immediate}" in line:
+                found["immediate"] = int(str(immediate), 0)
+            else:
+                found.setdefault("values", []).append(line.rpartition(" ")[2])
+        return found
+
+
+IMMEDIATE = "Immediate value: {immediate}"
+
+PAIRS = (
+    Pair(
+        "read",
+        "rdma_read_responder",
+        "rdma_read_requester",
+        requester_prints=("Read from the responder: {text}",),
+        text_option="-r",
+        text_side="responder",
+        needs_end=True,
+        resource="mmap",
+        complaint="nobody said that it has finished",
+    ),
+    Pair(
+        "write",
+        "rdma_write_responder",
+        "rdma_write_requester",
+        responder_prints=("Written by the requester: {text}",),
+        requester_prints=("Wrote to the responder: {text}",),
+        text_option="-w",
+        needs_end=True,
+        resource="mmap",
+        complaint="nobody said that it has finished",
+    ),
+    Pair(
+        "write_immediate",
+        "rdma_write_immediate_responder",
+        "rdma_write_immediate_requester",
+        responder_prints=("Written by the requester: {text}", IMMEDIATE),
+        requester_prints=("Wrote to the responder: {text}", IMMEDIATE),
+        text_option="-w",
+        has_immediate=True,
+        resource="mmap",
+    ),
+    Pair(
+        "send",
+        "rdma_receive",
+        "rdma_send",
+        responder_prints=("Received: {text}",),
+        requester_prints=("Sending: {text}",),
+        text_option="-s",
+    ),
+    Pair(
+        "send_immediate",
+        "rdma_receive_immediate",
+        "rdma_send_immediate",
+        responder_prints=("Received: {text}", IMMEDIATE),
+        requester_prints=("Sending: {text}", IMMEDIATE),
+        text_option="-s",
+        has_immediate=True,
+    ),
+    Pair(
+        "sync_event",
+        "rdma_sync_event_responder",
+        "rdma_sync_event_requester",
+        responder_prints=(
+            "Signalled by the requester: 1",
+            "Answered the requester: 2",
+            "Ended by the requester: 3",
+        ),
+        requester_prints=(
+            "Set the responder's event to signal it: 1",
+            "Got the responder's answer: 2",
+            "Set the responder's event to end it: 3",
+        ),
+        resource="event",
+        complaint="the event is 0, not greater than 0",
+    ),
+    Pair(
+        "multi_conn",
+        "rdma_multi_conn_receive",
+        "rdma_multi_conn_send",
+        responder_prints=("Received on connection {connection}: {text}",),
+        requester_prints=("Sending on connection {connection}: {text}",),
+        text_option="-s",
+        complaint="not all of its messages came",
+    ),
+    Pair(
+        "atomic",
+        "rdma_atomic_responder",
+        "rdma_atomic_requester",
+        responder_prints=("Counter at the end: 1000",),
+        requester_prints=(
+            "Counter before fetch-and-add: 100",
+            "Counter before compare-and-swap: 101",
+        ),
+        needs_end=True,
+        resource="mmap",
+        complaint="nobody said that it has finished",
+    ),
+)
+
+PAIR = {pair.name: pair for pair in PAIRS}
 
 
 class Peer:
@@ -129,6 +305,10 @@ class Peer:
             )
         return found
 
+    def results(self):
+        """What it printed for a person, without the descriptors."""
+        return [line for line in self.lines["out"] if not line.startswith("rdma1 ")]
+
     def errors(self):
         return [line for line in self.lines["err"] if ": error: " in line]
 
@@ -148,6 +328,55 @@ class Peer:
             os.close(self.terminal)
 
 
+class Run:
+    """A run of a pair, with values for Pair.arguments(), whose sides the test starts when it likes."""
+
+    def __init__(self, test, pair, **values):
+        self.test = test
+        self.pair = pair
+        self.values = values
+        self.responder = self.requester = None
+
+    def start(self, side, *arguments, **options):
+        """Starts a side; returns its peer."""
+        given = self.pair.arguments(side, **self.values)
+        peer = self.test.start(self.pair.program(side), *given, *arguments, **options)
+        setattr(self, side, peer)
+        return peer
+
+    def finish(self):
+        """Both sides end well."""
+        self.requester.finish(0)
+        if self.pair.needs_end and self.responder.terminal is None:
+            self.responder.close_stdin()
+        elif self.pair.needs_end:
+            self.responder.wait_for("press Enter")
+            self.responder.write("\n")
+        self.responder.finish(0)
+
+    def assert_printed(self, **printed):
+        """Both have printed the values; one is printed otherwise than given: printed has it."""
+        values = {**self.values, **printed}
+        for side in SIDES:
+            found = getattr(self, side).results()
+            self.test.assertEqual(sorted(found), sorted(self.pair.prints(side, **values)), side)
+
+    def assert_results(self):
+        """The same of two that were started with --json."""
+        for side in SIDES:
+            found = result_of(getattr(self, side))
+            found.get("messages", []).sort(key=lambda message: message["connection"])
+            wanted = {
+                "program": self.pair.program(side),
+                "status": "RS_OK",
+                "message": "success",
+                "exit_status": 0,
+                **self.pair.result(side, **self.values),
+            }
+            self.test.assertTrue(found.pop("version") and found.pop("device"))
+            self.test.assertEqual(found, wanted)
+
+
 class PairTest(unittest.TestCase):
     """A test with a folder of its own, whose programs are gone at its end."""
 
@@ -160,6 +389,11 @@ class PairTest(unittest.TestCase):
         peer = Peer(self, program, *arguments, **options)
         self.addCleanup(peer.clean_up)
         return peer
+
+    def start_strange(self, pair, side, *behaviour, options=(), **others):
+        """The program of the pair's side, as strange_peer plays it."""
+        names = (pair.program(side), pair.other(side))
+        return self.start(STRANGE_PEER, *names, *behaviour, "--", *options, **others)
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -175,6 +409,11 @@ class PairTest(unittest.TestCase):
         peer.finish(status)
         self.assertEqual(len(peer.errors()), 1, f"one error line wanted:\n{peer.output()}")
         self.assertIn(text, peer.errors()[0])
+
+    def assert_printable(self, peer):
+        """Nothing that it printed could do anything to a terminal."""
+        for line in peer.lines["out"] + peer.lines["err"]:
+            self.assertTrue(line.isprintable(), repr(line))
 
     def assert_no_files(self):
         self.assertEqual(os.listdir(self.folder), [])

@@ -148,9 +148,7 @@ class ReadPair(PairTest):
                 self.assert_one_error(self.start_requester(*arguments), message, 2)
 
     def test_dc_is_refused(self):
-        self.assert_one_error(
-            self.start_requester("-tt", "dc"), f"device {pairs.DEVICES}", 1
-        )
+        self.assert_one_error(self.start_requester("-tt", "dc"), f"device {pairs.DEVICES}", 1)
 
     def published_lines(self):
         responder = self.start_responder()
@@ -165,7 +163,7 @@ class ReadPair(PairTest):
             (mmap + "\n", "of the wrong kind"),
             ("", "it is empty"),
             ("hello\n", 'a descriptor begins with "rdma1"'),
-            (connection + "\n" + connection + "\n", 'more "conn" lines'),
+            (connection + "\n" + connection + "\n", "it has connection 0 twice"),
         ):
             with self.subTest(text=text):
                 path = self.write_file("damaged", text)
@@ -263,8 +261,7 @@ class ReadPair(PairTest):
         self.refused_by("instance")
 
     def refused_by(self, what):
-        program = os.path.join(pairs.BUILD, "tests", "pairs", "closed_read_responder")
-        responder = self.start(program, what)
+        responder = self.start_strange(pairs.PAIR["read"], "responder", "closed-" + what)
         responder.wait_for("waiting for")
         requester = self.start_requester()
         self.assert_one_error(requester, "read failed: remote ", 1)

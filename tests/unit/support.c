@@ -120,14 +120,15 @@ void temp_remove(void)
 	remove_all(folder);
 }
 
-const char *peer_connection_line(uint32_t qpn)
+const char *peer_connection_line_of(const char *name, uint64_t id, uint32_t qpn)
 {
 	static char line[RS_DESCRIPTOR_LINE_SIZE];
 	struct fake_port gids = { 0 };
 	struct rs_descriptor descriptor = {
 		.kind = RS_DESCRIPTOR_CONNECTION,
 		.time = PEER_TIME,
-		.connection = { .transport = IBV_QPT_RC,
+		.connection = { .id = id,
+				.transport = IBV_QPT_RC,
 				.link_layer = IBV_LINK_LAYER_ETHERNET,
 				.gid_type = IBV_GID_TYPE_ROCE_V2,
 				.qpn = qpn,
@@ -138,8 +139,15 @@ const char *peer_connection_line(uint32_t qpn)
 
 	fake_set_gid(&gids, 0, PEER_GID, IBV_GID_TYPE_ROCE_V2);
 	descriptor.connection.gid = gids.gids[0].gid;
+	assert_true(rs_descriptor_is_name(name));
+	strcpy(descriptor.connection.name, name);
 	rs_descriptor_format(&descriptor, line);
 	return line;
+}
+
+const char *peer_connection_line(uint32_t qpn)
+{
+	return peer_connection_line_of(RS_DESCRIPTOR_NO_NAME, 0, qpn);
 }
 
 const char *peer_mmap_line(uint64_t address, uint64_t length, uint32_t rkey)
@@ -152,6 +160,19 @@ const char *peer_mmap_line(uint64_t address, uint64_t length, uint32_t rkey)
 			  .len = length,
 			  .rkey = rkey,
 			  .access = RS_ACCESS_REMOTE_READ | RS_ACCESS_REMOTE_WRITE },
+	};
+
+	rs_descriptor_format(&descriptor, line);
+	return line;
+}
+
+const char *peer_event_line(uint64_t address, uint32_t rkey)
+{
+	static char line[RS_DESCRIPTOR_LINE_SIZE];
+	struct rs_descriptor descriptor = {
+		.kind = RS_DESCRIPTOR_EVENT,
+		.time = PEER_TIME,
+		.event = { .addr = address, .rkey = rkey },
 	};
 
 	rs_descriptor_format(&descriptor, line);

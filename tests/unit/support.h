@@ -42,11 +42,14 @@ void temp_remove(void);
 const char *temp_path(const char *name);
 
 /*
- * Lines as a peer would export them. The returned text is valid until the next call of the same
- * function.
+ * Lines as a peer would export them. The returned text is valid until the next call for a line of
+ * the same kind.
  */
+const char *peer_connection_line_of(const char *name, uint64_t id, uint32_t qpn);
+/* Of a program that gave no name, with the number 0. */
 const char *peer_connection_line(uint32_t qpn);
 const char *peer_mmap_line(uint64_t address, uint64_t length, uint32_t rkey);
+const char *peer_event_line(uint64_t address, uint32_t rkey);
 
 /* ---- A whole instance ---- */
 

@@ -32,8 +32,27 @@ static void test_an_exported_line_says_how_to_reach_the_queue_pair(void **state)
 	assert_memory_equal(&descriptor.connection.gid, &fixture->fake->ports[0].gids[1].gid,
 			    sizeof(union ibv_gid));
 	assert_int_equal(descriptor.connection.reads, 16);
+	assert_string_equal(descriptor.connection.name, RS_DESCRIPTOR_NO_NAME);
+	assert_int_equal(descriptor.connection.id, 0);
 	assert_int_equal(rs_connection_state(connection), RS_CONNECTION_EXPORTED);
 	assert_int_equal(rs_connection_id(connection), 0);
+}
+
+static void test_lines_carry_the_program_s_name_and_their_numbers(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_connection *connection;
+	struct rs_descriptor descriptor;
+
+	assert_ok(rs_rdma_set_name(fixture->rdma, "rdma_x"));
+	assert_ok(rs_rdma_set_max_connections(fixture->rdma, 2));
+	fixture_start(fixture);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_ok(rs_descriptor_read(own_line(fixture, &connection),
+					     RS_DESCRIPTOR_CONNECTION, &descriptor));
+		assert_string_equal(descriptor.connection.name, "rdma_x");
+		assert_int_equal(descriptor.connection.id, i);
+	}
 }
 
 static void test_each_start_has_packet_numbers_of_its_own(void **state)
@@ -104,10 +123,27 @@ static void test_queue_sizes_follow_the_tasks_and_chains(void **state)
 	assert_ok(rs_rdma_set_max_chain(fixture->rdma, 3));
 	fixture_start(fixture);
 	attr = fake_qp_init_attr(rs_connection_qp(fixture_export(fixture)));
-	assert_int_equal(attr->cap.max_send_wr, 7 * FIXTURE_TASKS);
+	assert_int_equal(attr->cap.max_send_wr, (RS_OP_COUNT - 1) * FIXTURE_TASKS);
 	assert_int_equal(attr->cap.max_send_sge, 3);
 	assert_int_equal(attr->sq_sig_all, 0);
 	assert_non_null(attr->srq);
+}
+
+static void test_send_queues_can_be_shorter_than_all_tasks(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_ok(rs_rdma_set_max_sends(fixture->rdma, 3));
+	fixture_start(fixture);
+	assert_int_equal(
+		fake_qp_init_attr(rs_connection_qp(fixture_export(fixture)))->cap.max_send_wr, 3);
+	fixture_stop(fixture);
+	/* But not longer than is of use. */
+	assert_ok(rs_rdma_set_max_sends(fixture->rdma, 1000));
+	fixture_start(fixture);
+	assert_int_equal(
+		fake_qp_init_attr(rs_connection_qp(fixture_export(fixture)))->cap.max_send_wr,
+		(RS_OP_COUNT - 1) * FIXTURE_TASKS);
 }
 
 static void test_exporting_unwinds_whatever_call_fails(void **state)
@@ -359,21 +395,54 @@ static void test_a_connection_that_cannot_be_made_ready_again_has_failed(void **
 }
 
 /* Reading from it would wait for ever. */
-static void test_a_peer_that_serves_no_reads_is_refused(void **state)
+static void no_task_callback(struct rs_task *task, void *ctx_user_data)
 {
-	struct fixture *fixture = *state;
-	struct rs_connection *connection;
+	(void)task;
+	(void)ctx_user_data;
+}
+
+/* Connects an instance with one task of type op to a peer that serves no reads and no atomics. */
+static enum rs_status connect_without_reads(struct fixture *fixture, enum rs_op op)
+{
 	char line[RS_DESCRIPTOR_LINE_SIZE];
+	struct rs_connection *connection;
 	struct rs_descriptor peer;
+	struct rs_rdma *rdma;
+	enum rs_status status;
+	const char *own;
 
 	assert_ok(rs_descriptor_read(peer_connection_line(0x123), RS_DESCRIPTOR_CONNECTION, &peer));
 	peer.connection.reads = 0;
 	rs_descriptor_format(&peer, line);
-	fixture_start(fixture);
-	connection = fixture_export(fixture);
-	assert_status(rs_rdma_connect(fixture->rdma, line, connection), RS_ERR_NOT_SUPPORTED);
-	assert_logged("the peer's device serves no reads and no atomics");
-	assert_ok(rs_rdma_connect(fixture->rdma, peer_connection_line(0x123), connection));
+	assert_ok(rs_rdma_create(fixture->device, &rdma));
+	assert_ok(rs_rdma_set_task_conf(rdma, op, no_task_callback, no_task_callback, 1));
+	assert_ok(rs_pe_connect_ctx(fixture->pe, rs_rdma_as_ctx(rdma)));
+	assert_ok(rs_ctx_start(rs_rdma_as_ctx(rdma)));
+	rs_pe_progress(fixture->pe);
+	assert_ok(rs_rdma_export(rdma, &own, &connection));
+	status = rs_rdma_connect(rdma, line, connection);
+	rs_ctx_stop(rs_rdma_as_ctx(rdma));
+	while (rs_ctx_state(rs_rdma_as_ctx(rdma)) != RS_CTX_IDLE)
+		rs_pe_progress(fixture->pe);
+	assert_ok(rs_rdma_destroy(rdma));
+	return status;
+}
+
+static void test_a_peer_that_serves_no_reads_is_refused_where_they_are_needed(void **state)
+{
+	static const enum rs_op reading[] = { RS_OP_READ, RS_OP_COMPARE_AND_SWAP,
+					      RS_OP_FETCH_AND_ADD, RS_OP_EVENT_GET,
+					      RS_OP_EVENT_ADD };
+	static const enum rs_op others[] = { RS_OP_SEND, RS_OP_RECEIVE, RS_OP_WRITE,
+					     RS_OP_EVENT_SET };
+
+	for (size_t i = 0; i < sizeof(reading) / sizeof(reading[0]); i++) {
+		log_forget();
+		assert_status(connect_without_reads(*state, reading[i]), RS_ERR_NOT_SUPPORTED);
+		assert_logged("the peer's device serves no reads and no atomics");
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		assert_ok(connect_without_reads(*state, others[i]));
 }
 
 static void test_a_start_that_is_left_without_its_connection_ends(void **state)
@@ -400,10 +469,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		connection_test(test_an_exported_line_says_how_to_reach_the_queue_pair),
+		connection_test(test_lines_carry_the_program_s_name_and_their_numbers),
 		connection_test(test_each_start_has_packet_numbers_of_its_own),
 		connection_test(test_connecting_gives_the_queue_pair_what_the_peers_line_says),
 		connection_test(test_the_peer_gets_the_rights_of_the_instance_and_no_more),
 		connection_test(test_queue_sizes_follow_the_tasks_and_chains),
+		connection_test(test_send_queues_can_be_shorter_than_all_tasks),
 		connection_test(test_exporting_unwinds_whatever_call_fails),
 		connection_test(test_a_connect_that_failed_can_be_tried_again),
 		connection_test(
@@ -421,7 +492,7 @@ int main(void)
 		connection_test(test_connections_keep_what_the_user_attaches),
 		connection_test(test_states_have_names),
 		connection_test(test_a_connection_that_cannot_be_made_ready_again_has_failed),
-		connection_test(test_a_peer_that_serves_no_reads_is_refused),
+		connection_test(test_a_peer_that_serves_no_reads_is_refused_where_they_are_needed),
 		connection_test(test_a_start_that_is_left_without_its_connection_ends),
 	};
 

@@ -23,11 +23,13 @@ static const char *with_crc(const char *body)
 	return line;
 }
 
-#define CONN                                                                                \
-	"rdma1 conn transport=rc link=ethernet gid=::ffff:192.0.2.1 gid-type=rocev2 lid=0 " \
-	"qpn=0x000011 psn=0x5a3c01 mtu=4096 reads=16 time=1795954592"
+#define CONN                                                                              \
+	"rdma1 conn name=rdma_send id=0 transport=rc link=ethernet gid=::ffff:192.0.2.1 " \
+	"gid-type=rocev2 lid=0 qpn=0x000011 psn=0x5a3c01 mtu=4096 reads=16 time=1795954592"
 #define MMAP  "rdma1 mmap addr=0x7f0a12340000 len=4096 rkey=0x00001234 access=remote-read time=1"
 #define EVENT "rdma1 event addr=0x7f0a12340000 rkey=0x00001234 time=1"
+
+#define LONGEST_NAME "abcdefghijklmnopqrstuvwxyz_0123456789-abcdefghi"
 
 static enum rs_status parse(const char *line, struct rs_descriptor *descriptor, char *message)
 {
@@ -78,7 +80,8 @@ static void test_the_lines_are_those_of_the_header(void **state)
 	struct rs_descriptor connection = {
 		.kind = RS_DESCRIPTOR_CONNECTION,
 		.time = 1795954592,
-		.connection = { .transport = IBV_QPT_RC,
+		.connection = { .name = "rdma_send",
+				.transport = IBV_QPT_RC,
 				.link_layer = IBV_LINK_LAYER_ETHERNET,
 				.gid.raw = { [10] = 0xff, 0xff, 192, 0, 2, 1 },
 				.gid_type = IBV_GID_TYPE_ROCE_V2,
@@ -127,7 +130,9 @@ static void test_extreme_values_survive(void **state)
 	struct rs_descriptor connection = {
 		.kind = RS_DESCRIPTOR_CONNECTION,
 		.time = UINT64_MAX,
-		.connection = { .transport = IBV_QPT_RC,
+		.connection = { .name = LONGEST_NAME,
+				.id = RS_DESCRIPTOR_MAX_ID,
+				.transport = IBV_QPT_RC,
 				.link_layer = IBV_LINK_LAYER_INFINIBAND,
 				.gid_type = IBV_GID_TYPE_ROCE_V1,
 				.lid = 0xffff,
@@ -156,7 +161,9 @@ static void test_extreme_values_survive(void **state)
 	assert_round_trip(&event);
 	memset(&connection.connection.gid, 0, sizeof(connection.connection.gid));
 	connection.connection.lid = connection.connection.qpn = connection.connection.psn = 0;
-	connection.connection.reads = connection.time = 0;
+	connection.connection.reads = connection.time = connection.connection.id = 0;
+	memset(connection.connection.name, 0, sizeof(connection.connection.name));
+	strcpy(connection.connection.name, RS_DESCRIPTOR_NO_NAME);
 	assert_round_trip(&connection);
 	mmap.mmap.addr = mmap.mmap.len = mmap.mmap.rkey = mmap.mmap.access = mmap.time = 0;
 	assert_round_trip(&mmap);
@@ -175,13 +182,22 @@ static uint64_t random_bits(unsigned bits)
 	return bits == 64 ? value : value & ((UINT64_C(1) << bits) - 1);
 }
 
+static void random_name(char name[RS_DESCRIPTOR_NAME_SIZE])
+{
+	size_t length = 1 + (size_t)rand() % (RS_DESCRIPTOR_NAME_SIZE - 1);
+
+	for (size_t i = 0; i < length; i++)
+		name[i] = LONGEST_NAME[(size_t)rand() % strlen(LONGEST_NAME)];
+}
+
 static struct rs_descriptor random_connection(void)
 {
 	static const uint64_t mtus[] = { 256, 512, 1024, 2048, 4096 };
 	struct rs_descriptor random = {
 		.kind = RS_DESCRIPTOR_CONNECTION,
 		.time = random_bits(64),
-		.connection = { .transport = IBV_QPT_RC,
+		.connection = { .id = random_bits(16),
+				.transport = IBV_QPT_RC,
 				.link_layer = rand() % 2 ? IBV_LINK_LAYER_ETHERNET
 							 : IBV_LINK_LAYER_INFINIBAND,
 				.gid_type = (uint64_t)rand() % 3,
@@ -192,6 +208,7 @@ static struct rs_descriptor random_connection(void)
 				.reads = random_bits(8) },
 	};
 
+	random_name(random.connection.name);
 	/* Runs of zeros matter in how an IPv6 address is written. */
 	for (size_t i = 0; i < sizeof(random.connection.gid.raw); i++)
 		random.connection.gid.raw[i] = rand() % 2 ? (uint8_t)rand() : 0;
@@ -321,7 +338,7 @@ static void test_a_wrong_value_is_refused_even_with_the_right_crc(void **state)
 		const char *body;
 		const char *message;
 	} cases[] = {
-		{ "rdma1 conn", "at character 12: missing key \"transport\"" },
+		{ "rdma1 conn", "at character 12: missing key \"name\"" },
 		{ "rdma1 event rkey=0x00001234 time=1", "at character 13: missing key \"addr\"" },
 		{ "rdma1 event addr:0x8 rkey=0x00001234 time=1",
 		  "at character 13: missing key \"addr\"" },
@@ -411,33 +428,52 @@ static void test_wrong_values_of_a_connection_are_refused(void **state)
 		const char *replacement;
 		const char *message;
 	} cases[] = {
+		{ "name=rdma_send ", "", "at character 12: missing key \"name\"" },
+		{ "rdma_send", "", "at character 17: name is empty" },
+		{ "rdma_send", LONGEST_NAME "j",
+		  "at character 17: name has 48 characters, but may have 47 at most" },
+		{ "rdma_send", "Rdma_send",
+		  "at character 17: name is \"Rdma_send\", but may have only a-z, 0-9, \"_\" and "
+		  "\"-\"" },
+		{ "rdma_send", "rdma.send",
+		  "at character 17: name is \"rdma.send\", but may have only a-z, 0-9, \"_\" and "
+		  "\"-\"" },
+		{ "rdma_send", "send\n",
+		  "at character 17: name is \"send\n\", but may have only a-z, 0-9, \"_\" and "
+		  "\"-\"" },
+		{ "id=0 ", "", "at character 27: missing key \"id\"" },
+		{ "id=0", "id=65536", "at character 30: id is 65536, but 65535 at most" },
+		{ "id=0", "id=-1", "at character 30: id is \"-1\", which is not a number" },
+		{ "id=0", "id=00",
+		  "at character 31: not written as a descriptor is; expected \" transport=rc "
+		  "link=e\"" },
 		{ "transport=rc", "transport=dc",
-		  "at character 22: transport is \"dc\", but must be one of: rc" },
+		  "at character 42: transport is \"dc\", but must be one of: rc" },
 		{ "link=ethernet", "link=token-ring",
-		  "at character 30: link is \"token-ring\", but must be one of: ethernet, "
+		  "at character 50: link is \"token-ring\", but must be one of: ethernet, "
 		  "infiniband" },
 		{ "rocev2", "rocev3",
-		  "at character 69: gid-type is \"rocev3\", but must be one of: ib, rocev1, "
+		  "at character 89: gid-type is \"rocev3\", but must be one of: ib, rocev1, "
 		  "rocev2" },
 		{ "::ffff:192.0.2.1", "192.0.2.1",
-		  "at character 43: gid is \"192.0.2.1\", which is not a GID" },
-		{ "::ffff:192.0.2.1", "", "at character 43: gid is \"\", which is not a GID" },
+		  "at character 63: gid is \"192.0.2.1\", which is not a GID" },
+		{ "::ffff:192.0.2.1", "", "at character 63: gid is \"\", which is not a GID" },
 		{ "::ffff:192.0.2.1", "::ffff:c000:201",
-		  "at character 50: not written as a descriptor is; expected "
+		  "at character 70: not written as a descriptor is; expected "
 		  "\"192.0.2.1 gid-type=r\"" },
 		{ "::ffff:192.0.2.1", "0:0:0:0:0:ffff:192.0.2.1",
-		  "at character 43: not written as a descriptor is; expected "
+		  "at character 63: not written as a descriptor is; expected "
 		  "\"::ffff:192.0.2.1 gid\"" },
 		{ "::ffff:192.0.2.1", "::FFFF:192.0.2.1",
-		  "at character 45: not written as a descriptor is; expected "
+		  "at character 65: not written as a descriptor is; expected "
 		  "\"ffff:192.0.2.1 gid-t\"" },
-		{ "lid=0", "lid=65536", "at character 80: lid is 65536, but 65535 at most" },
+		{ "lid=0", "lid=65536", "at character 100: lid is 65536, but 65535 at most" },
 		{ "qpn=0x000011", "qpn=0x1000000",
-		  "at character 86: qpn is 0x1000000, but 0xffffff at most" },
+		  "at character 106: qpn is 0x1000000, but 0xffffff at most" },
 		{ "mtu=4096", "mtu=1500",
-		  "at character 112: mtu is \"1500\", but must be one of: 256, 512, 1024, 2048, "
+		  "at character 132: mtu is \"1500\", but must be one of: 256, 512, 1024, 2048, "
 		  "4096" },
-		{ "reads=16", "reads=256", "at character 123: reads is 256, but 255 at most" },
+		{ "reads=16", "reads=256", "at character 143: reads is 256, but 255 at most" },
 	};
 
 	(void)state;
@@ -446,7 +482,7 @@ static void test_wrong_values_of_a_connection_are_refused(void **state)
 	assert_refused(changed_conn("::ffff:192.0.2.1",
 				    "1111111111111111111111111111111111111111111111111111111111111"
 				    "111111111111"),
-		       "at character 43: gid is not a GID");
+		       "at character 63: gid is not a GID");
 }
 
 static void test_the_place_is_counted_in_the_line_without_its_blanks(void **state)
@@ -489,7 +525,7 @@ static void test_a_line_that_is_too_long_is_refused_without_looking_at_it(void *
 /* Text that a stranger chose must not make a message run over. */
 static void test_a_long_word_does_not_overflow_the_message(void **state)
 {
-	char body[400], word[280];
+	char body[400], word[240];
 
 	(void)state;
 	memset(word, 'y', sizeof(word) - 1);
@@ -497,7 +533,10 @@ static void test_a_long_word_does_not_overflow_the_message(void **state)
 	snprintf(body, sizeof(body), "rdma1 %s", word);
 	assert_refused(body, "at character 7: unknown kind \"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\" "
 			     "(conn, mmap, event)");
-	snprintf(body, sizeof(body), "rdma1 conn transport=%s", word);
+	snprintf(body, sizeof(body), "rdma1 conn name=%s", word);
+	assert_refused(with_crc(body),
+		       "at character 17: name has 239 characters, but may have 47 at most");
+	snprintf(body, sizeof(body), "rdma1 conn name=- id=0 transport=%s", word);
 	assert_refused(with_crc(body), NULL);
 }
 
@@ -517,6 +556,21 @@ static void test_a_descriptor_of_another_kind_is_not_read(void **state)
 	assert_logged("descriptor: error: at character 1: a descriptor begins with");
 	assert_int_equal(descriptor.time, 5);
 	rs_log_set_sink(NULL, NULL);
+}
+
+static void test_names_are_short_and_of_few_characters(void **state)
+{
+	(void)state;
+	assert_true(rs_descriptor_is_name("rdma_write-2"));
+	assert_true(rs_descriptor_is_name(RS_DESCRIPTOR_NO_NAME));
+	assert_true(rs_descriptor_is_name(LONGEST_NAME));
+	assert_int_equal(strlen(LONGEST_NAME), RS_DESCRIPTOR_NAME_SIZE - 1);
+	assert_false(rs_descriptor_is_name(LONGEST_NAME "j"));
+	assert_false(rs_descriptor_is_name(""));
+	assert_false(rs_descriptor_is_name("rdma send"));
+	assert_false(rs_descriptor_is_name("rdma=send"));
+	assert_false(rs_descriptor_is_name("Rdma"));
+	assert_false(rs_descriptor_is_name("rdma\xc3\xa9"));
 }
 
 static void test_kinds_have_names(void **state)
@@ -546,6 +600,7 @@ int main(void)
 		cmocka_unit_test(test_a_line_that_is_too_long_is_refused_without_looking_at_it),
 		cmocka_unit_test(test_a_long_word_does_not_overflow_the_message),
 		cmocka_unit_test(test_a_descriptor_of_another_kind_is_not_read),
+		cmocka_unit_test(test_names_are_short_and_of_few_characters),
 		cmocka_unit_test(test_kinds_have_names),
 	};
 

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,7 +27,15 @@ struct sides {
 	int to_input;
 	int cancel_fd;
 	line_t collected[4];
+	int writer; /* what holds the lock on a file */
 };
+
+#define RESPONDER "x_responder"
+#define STRANGER  "y_responder"
+#define REQUESTER "x_requester"
+
+static const struct rs_exchange_peer responder = { RESPONDER, STRANGER };
+static const struct rs_exchange_peer requester = { REQUESTER, NULL };
 
 /* For actions at log lines, which get no argument. */
 static struct sides sides;
@@ -42,10 +53,9 @@ static int setup(void **state)
 	sides.out = tmpfile();
 	sides.peer_out = tmpfile();
 	sides.cancel_fd = eventfd(0, EFD_CLOEXEC);
-	assert_ok(rs_exchange_create("x_responder", &sides.input, sides.out, sides.cancel_fd,
+	assert_ok(rs_exchange_create(&responder, &sides.input, sides.out, sides.cancel_fd,
 				     &sides.exchange));
-	assert_ok(rs_exchange_create("x_requester", &sides.no_input, sides.peer_out, -1,
-				     &sides.peer));
+	assert_ok(rs_exchange_create(&requester, &sides.no_input, sides.peer_out, -1, &sides.peer));
 	*state = &sides;
 	return 0;
 }
@@ -77,6 +87,12 @@ static void paste(const char *line)
 {
 	assert_int_equal(write(sides.to_input, line, strlen(line)), strlen(line));
 	assert_int_equal(write(sides.to_input, "\n", 1), 1);
+}
+
+/* That of the peer's connection with this number; the QP's number is one more. */
+static const char *numbered(size_t id)
+{
+	return peer_connection_line_of(RESPONDER, id, (uint32_t)id + 1);
 }
 
 static void put_file(const char *path, const char *text)
@@ -189,7 +205,7 @@ static void test_an_output_that_is_full_is_reported(void **state)
 
 	(void)state;
 	strcpy(lines[0], peer_connection_line(1));
-	assert_ok(rs_exchange_create("x", &sides.no_input, full, -1, &exchange));
+	assert_ok(rs_exchange_create(&responder, &sides.no_input, full, -1, &exchange));
 	assert_status(rs_exchange_publish(exchange, &published, 1), RS_ERR_FULL);
 	assert_logged("printing the descriptors failed: No space left on device");
 	rs_exchange_destroy(exchange);
@@ -205,12 +221,12 @@ static void test_pasted_lines_are_taken_in_any_order(void **state)
 					    item(MMAP, MMAP_PATH, 1, mmap) };
 
 	(void)state;
-	paste(peer_connection_line(1));
+	paste(numbered(1));
 	paste(peer_mmap_line(0, 8, 1));
-	paste(peer_connection_line(2));
+	paste(numbered(0));
 	assert_ok(rs_exchange_collect(sides.exchange, items, 2, 0));
-	assert_string_equal(conn[0], peer_connection_line(1));
-	assert_string_equal(conn[1], peer_connection_line(2));
+	assert_string_equal(conn[0], numbered(0));
+	assert_string_equal(conn[1], numbered(1));
 	assert_string_equal(mmap[0], peer_mmap_line(0, 8, 1));
 }
 
@@ -280,6 +296,20 @@ static void test_a_line_of_a_kind_that_is_not_wanted_is_refused(void **state)
 		      "x_responder");
 }
 
+#define BEYOND                                                           \
+	"this is connection 5, but there are to be 2, numbered from 0: " \
+	"is the number of connections the same on both sides?"
+
+static void test_the_line_of_a_connection_that_there_is_not_is_refused(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 2, sides.collected);
+
+	(void)state;
+	paste(numbered(5));
+	assert_status(rs_exchange_collect(sides.exchange, &wanted, 1, 0), RS_ERR_BAD_DESCRIPTOR);
+	assert_logged("exchange: error: bad line on standard input, " BEYOND "\n");
+}
+
 static void test_an_endless_line_is_refused(void **state)
 {
 	char text[3000];
@@ -299,14 +329,40 @@ static void test_a_line_pasted_twice_counts_once(void **state)
 					    item(MMAP, MMAP_PATH, 1, mmap) };
 
 	(void)state;
-	paste(peer_connection_line(1));
-	paste(peer_connection_line(1));
-	paste(peer_connection_line(2));
-	paste(peer_connection_line(2));
+	paste(numbered(0));
+	paste(numbered(0));
+	paste(numbered(1));
+	paste(numbered(1));
 	paste(peer_mmap_line(0, 8, 1));
 	assert_ok(rs_exchange_collect(sides.exchange, items, 2, 0));
-	assert_string_equal(conn[0], peer_connection_line(1));
-	assert_string_equal(conn[1], peer_connection_line(2));
+	assert_string_equal(conn[0], numbered(0));
+	assert_string_equal(conn[1], numbered(1));
+}
+
+static void test_of_two_lines_pasted_for_a_connection_the_first_counts(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 2, sides.collected);
+
+	(void)state;
+	paste(numbered(1));
+	paste(peer_connection_line_of(RESPONDER, 1, 77));
+	paste(numbered(0));
+	assert_ok(rs_exchange_collect(sides.exchange, &wanted, 1, 0));
+	assert_string_equal(sides.collected[0], numbered(0));
+	assert_string_equal(sides.collected[1], numbered(1));
+}
+
+/* What an earlier collection left there does not count. */
+static void test_lines_are_collected_anew(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 2, sides.collected);
+
+	(void)state;
+	strcpy(sides.collected[1], peer_connection_line_of(RESPONDER, 1, 77));
+	paste(numbered(0));
+	paste(numbered(1));
+	assert_ok(rs_exchange_collect(sides.exchange, &wanted, 1, 0));
+	assert_string_equal(sides.collected[1], numbered(1));
 }
 
 static void paste_conn(void)
@@ -320,6 +376,98 @@ static void test_a_line_that_comes_while_waiting_is_taken(void **state)
 	log_when("waiting for \"conn\"", paste_conn);
 	assert_ok(collect_conn(0));
 	assert_string_equal(sides.collected[0], peer_connection_line(7));
+}
+
+/* ---- Collect: whose lines ---- */
+
+static void test_the_line_of_the_program_that_belongs_here_is_taken(void **state)
+{
+	(void)state;
+	paste(numbered(0));
+	assert_ok(collect_conn(0));
+	assert_string_equal(sides.collected[0], numbered(0));
+	assert_int_equal(log_count("warning: "), 0);
+}
+
+#define OF_ANOTHER "this is the descriptor of z_requester, but this program works with x_responder"
+
+static void test_the_line_of_a_program_that_does_not_belong_here_is_refused(void **state)
+{
+	(void)state;
+	paste(peer_connection_line_of("z_requester", 0, 1));
+	assert_status(collect_conn(0), RS_ERR_BAD_DESCRIPTOR);
+	assert_logged("exchange: error: bad line on standard input, " OF_ANOTHER "\n");
+}
+
+static void test_a_name_that_only_begins_like_the_peer_s_is_refused(void **state)
+{
+	(void)state;
+	paste(peer_connection_line_of(RESPONDER "2", 0, 1));
+	assert_status(collect_conn(0), RS_ERR_BAD_DESCRIPTOR);
+	assert_logged("this is the descriptor of x_responder2, but this program works with");
+}
+
+#define STRANGER_WARNING                                                                       \
+	"exchange: warning: the peer is y_responder, which belongs to another pair than this " \
+	"program: connecting all the same, but what arrives will not be what is expected\n"
+
+static void test_the_lines_of_a_stranger_are_taken_with_one_warning(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 2, sides.collected);
+
+	(void)state;
+	paste(peer_connection_line_of(STRANGER, 0, 1));
+	paste(peer_connection_line_of(STRANGER, 1, 2));
+	assert_ok(rs_exchange_collect(sides.exchange, &wanted, 1, 0));
+	assert_string_equal(sides.collected[1], peer_connection_line_of(STRANGER, 1, 2));
+	assert_int_equal(log_count(STRANGER_WARNING), 1);
+}
+
+static void test_the_file_of_a_stranger_is_taken_with_one_warning(void **state)
+{
+	(void)state;
+	put_file(CONN_PATH, peer_connection_line_of(STRANGER, 0, 1));
+	assert_ok(collect_conn(0));
+	assert_string_equal(sides.collected[0], peer_connection_line_of(STRANGER, 0, 1));
+	assert_int_equal(log_count(STRANGER_WARNING), 1);
+}
+
+/* Nothing is connected with it. */
+static void test_there_is_no_warning_of_a_stranger_whose_line_is_not_taken(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 2, sides.collected);
+
+	(void)state;
+	paste(numbered(0));
+	paste(peer_connection_line_of(STRANGER, 0, 1));
+	paste(numbered(1));
+	assert_ok(rs_exchange_collect(sides.exchange, &wanted, 1, 0));
+	assert_int_equal(log_count("warning: "), 0);
+}
+
+static void test_a_program_without_strangers_takes_none(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 1, sides.collected);
+
+	(void)state;
+	put_file(CONN_PATH, peer_connection_line_of(STRANGER, 0, 1));
+	assert_status(rs_exchange_collect(sides.peer, &wanted, 1, 0), RS_ERR_BAD_DESCRIPTOR);
+	assert_logged("this is the descriptor of y_responder, but this program works with "
+		      "x_requester\n");
+}
+
+/* It says more than whose it is. */
+static void test_the_programs_own_line_is_called_that_whatever_its_name(void **state)
+{
+	line_t own;
+
+	(void)state;
+	strcpy(own, peer_connection_line_of(REQUESTER, 0, 1));
+	publish_conn(sides.exchange, temp_path("own.conn"), own);
+	paste(own);
+	assert_status(collect_conn(0), RS_ERR_BAD_DESCRIPTOR);
+	assert_logged("bad line on standard input, this is the program's own descriptor: give it "
+		      "that of x_responder\n");
 }
 
 /* ---- Collect: files ---- */
@@ -404,12 +552,34 @@ static void test_files_may_have_other_line_ends_and_blank_lines(void **state)
 	line_t first;
 
 	(void)state;
-	strcpy(first, peer_connection_line(1));
-	snprintf(text, sizeof(text), "\r\n%s\r\n\r\n  %s", first, peer_connection_line(2));
+	strcpy(first, numbered(0));
+	snprintf(text, sizeof(text), "\r\n%s\r\n\r\n  %s", first, numbered(1));
 	put_file(CONN_PATH, text);
 	assert_ok(rs_exchange_collect(sides.exchange, &wanted, 1, 0));
 	assert_string_equal(sides.collected[0], first);
-	assert_string_equal(sides.collected[1], peer_connection_line(2));
+	assert_string_equal(sides.collected[1], numbered(1));
+}
+
+/* The text of a file with two lines. Valid until the next call. */
+static const char *two_lines(const char *first, const char *second)
+{
+	static char text[2 * RS_DESCRIPTOR_LINE_SIZE + 1];
+
+	snprintf(text, sizeof(text), "%s\n%s\n", first, second);
+	return text;
+}
+
+static void test_the_lines_of_a_file_are_put_in_order(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 2, sides.collected);
+	line_t second;
+
+	(void)state;
+	strcpy(second, numbered(1));
+	put_file(CONN_PATH, two_lines(second, numbered(0)));
+	assert_ok(rs_exchange_collect(sides.exchange, &wanted, 1, 0));
+	assert_string_equal(sides.collected[0], numbered(0));
+	assert_string_equal(sides.collected[1], second);
 }
 
 static void test_a_file_that_is_no_file_is_refused_at_a_named_path(void **state)
@@ -477,33 +647,45 @@ static void test_a_file_that_is_finished_in_that_time_is_taken(void **state)
 	assert_int_equal(log_count("error: "), 0);
 }
 
+static void paste_second(void)
+{
+	paste(numbered(1));
+}
+
 /* Whatever is bad about it, a line that somebody pastes in the meantime is as good. */
 static void test_a_bad_file_does_not_touch_lines_that_were_pasted(void **state)
 {
 	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 2, sides.collected);
-	char text[1024];
 	line_t good;
 
 	(void)state;
-	strcpy(good, peer_connection_line(1));
-	snprintf(text, sizeof(text), "%s\nrdma1 conn tra", peer_connection_line(50));
-	put_file(CONN_PATH, text);
+	strcpy(good, numbered(0));
+	put_file(CONN_PATH, two_lines(peer_connection_line(50), "rdma1 conn na"));
 	paste(good);
 	/* The first look finds the pasted line and the bad file, the second one the rest. */
-	log_when("waiting for \"conn\"", paste_conn);
+	log_when("waiting for \"conn\"", paste_second);
 	assert_ok(rs_exchange_collect(sides.exchange, &wanted, 1, 0));
 	assert_string_equal(sides.collected[0], good);
-	assert_string_equal(sides.collected[1], peer_connection_line(7));
+	assert_string_equal(sides.collected[1], numbered(1));
 }
 
-/* What is said of a file with this text when its time is over. */
-static void assert_bad_file(const char *text, size_t count, const char *message)
+/* What is said of a file with this text when its time is over; remark: behind that. */
+static void assert_bad_file_of(enum rs_descriptor_kind kind, const char *text, size_t count,
+			       const char *message, const char *remark)
 {
-	struct rs_exchange_item wanted = item(CONN, CONN_PATH, count, sides.collected);
+	struct rs_exchange_item wanted = item(kind, CONN_PATH, count, sides.collected);
+	char expected[1024];
 
 	put_file(CONN_PATH, text);
 	assert_status(rs_exchange_collect(sides.exchange, &wanted, 1, 0), RS_ERR_BAD_DESCRIPTOR);
-	assert_logged(message);
+	snprintf(expected, sizeof(expected), "exchange: error: bad descriptor file %s: %s%s\n",
+		 CONN_PATH, message, remark);
+	assert_logged(expected);
+}
+
+static void assert_bad_file(const char *text, size_t count, const char *message)
+{
+	assert_bad_file_of(CONN, text, count, message, "");
 }
 
 static void test_an_empty_file_is_bad(void **state)
@@ -519,34 +701,53 @@ static void test_a_file_of_endless_text_is_bad(void **state)
 	(void)state;
 	memset(text, '\n', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
-	assert_bad_file(text, 1, "it is no text of a few lines");
+	assert_bad_file(text, 1, "it is no text of a few lines, or cannot be read");
 }
 
 static void test_a_file_with_too_few_lines_is_bad(void **state)
 {
 	(void)state;
-	assert_bad_file(peer_connection_line(1), 2,
-			"it has fewer lines than the number of connections");
+	assert_bad_file(numbered(1), 3,
+			"it has fewer lines than the number of connections: 1 of 3");
 }
 
 static void test_a_file_with_too_many_lines_is_bad(void **state)
 {
-	char text[1024];
+	line_t first;
 
 	(void)state;
-	strcpy(text, peer_connection_line(1));
-	strcat(text, "\n");
-	strcat(text, peer_connection_line(2));
-	assert_bad_file(text, 1, "it has more \"conn\" lines than the 1 wanted");
+	strcpy(first, peer_mmap_line(0, 8, 1));
+	assert_bad_file_of(MMAP, two_lines(first, peer_mmap_line(0, 8, 2)), 1,
+			   "it has more \"mmap\" lines than the 1 wanted", "");
+}
+
+static void test_a_file_with_a_connection_that_there_is_not_is_bad(void **state)
+{
+	line_t first;
+
+	(void)state;
+	strcpy(first, numbered(0));
+	assert_bad_file(two_lines(first, numbered(5)), 2, BEYOND);
 }
 
 static void test_a_file_with_the_same_line_twice_is_bad(void **state)
 {
-	char text[1024];
+	const char *line = peer_mmap_line(0, 8, 1);
 
 	(void)state;
-	snprintf(text, sizeof(text), "%s\n%s\n", peer_connection_line(1), peer_connection_line(1));
-	assert_bad_file(text, 2, "it has the same \"conn\" line twice");
+	assert_bad_file_of(MMAP, two_lines(line, line), 2, "it has the same \"mmap\" line twice",
+			   "");
+}
+
+static void test_a_file_with_a_connection_twice_is_bad(void **state)
+{
+	line_t first;
+
+	(void)state;
+	strcpy(first, numbered(1));
+	assert_bad_file(two_lines(first, peer_connection_line_of(RESPONDER, 1, 77)), 2,
+			"it has connection 1 twice");
+	assert_bad_file(two_lines(first, first), 2, "it has connection 1 twice");
 }
 
 static void test_a_file_with_lines_of_another_kind_is_bad(void **state)
@@ -561,7 +762,144 @@ static void test_a_file_with_the_programs_own_line_is_bad(void **state)
 {
 	(void)state;
 	publish_conn(sides.exchange, temp_path("own.conn"), peer_connection_line(1));
-	assert_bad_file(peer_connection_line(1), 1, "this is the program's own descriptor");
+	assert_bad_file(peer_connection_line(1), 1,
+			"this is the program's own descriptor: give it that of x_responder");
+}
+
+static void test_a_file_of_a_program_that_does_not_belong_here_is_bad(void **state)
+{
+	(void)state;
+	assert_bad_file(peer_connection_line_of("z_requester", 0, 1), 1, OF_ANOTHER);
+}
+
+static void remove_conn_file(void)
+{
+	unlink(CONN_PATH);
+}
+
+static void test_a_bad_file_that_goes_away_is_bad_all_the_same(void **state)
+{
+	(void)state;
+	log_when("waiting for \"conn\"", remove_conn_file);
+	assert_bad_file_of(CONN, peer_connection_line_of("z_requester", 0, 1), 1, OF_ANOTHER,
+			   " (it is gone now)");
+}
+
+static void end_writer(void)
+{
+	close(sides.writer);
+}
+
+/* It counts no more, which is as good as gone. */
+static void test_a_bad_file_whose_writer_ends_is_bad_all_the_same(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 1, sides.collected);
+
+	(void)state;
+	wanted.only_live = true;
+	put_file(CONN_PATH, peer_connection_line_of("z_requester", 0, 1));
+	sides.writer = open(CONN_PATH, O_RDWR | O_CLOEXEC);
+	assert_int_equal(flock(sides.writer, LOCK_EX), 0);
+	log_when("waiting for \"conn\"", end_writer);
+	assert_status(rs_exchange_collect(sides.exchange, &wanted, 1, 0), RS_ERR_BAD_DESCRIPTOR);
+	assert_logged(": " OF_ANOTHER " (it is gone now)\n");
+}
+
+static void replace_conn_file(void)
+{
+	unlink(CONN_PATH);
+	put_file(CONN_PATH, numbered(0));
+}
+
+static void test_a_good_file_in_the_place_of_a_bad_one_is_taken(void **state)
+{
+	(void)state;
+	put_file(CONN_PATH, peer_connection_line_of("z_requester", 0, 1));
+	log_when("waiting for \"conn\"", replace_conn_file);
+	assert_ok(collect_conn(0));
+	assert_string_equal(sides.collected[0], numbered(0));
+	assert_int_equal(log_count("error: "), 0);
+}
+
+/* ---- Many lines ---- */
+
+#define MANY 256
+
+static line_t many_lines[MANY];
+
+/* The last one first. */
+static void write_many(FILE *file)
+{
+	for (size_t i = MANY; i-- > 0;)
+		fprintf(file, "%s\n", numbered(i));
+	fclose(file);
+}
+
+/* In a process of its own, since what a pipe or a terminal holds is limited. */
+static pid_t paste_many(void)
+{
+	pid_t writer = fork();
+
+	assert_true(writer >= 0);
+	if (writer > 0)
+		return writer;
+	write_many(fdopen(sides.to_input, "w"));
+	_exit(0);
+}
+
+static void assert_many_are_collected(void)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, MANY, many_lines);
+
+	assert_ok(rs_exchange_collect(sides.exchange, &wanted, 1, 60));
+	for (size_t i = 0; i < MANY; i++)
+		assert_string_equal(many_lines[i], numbered(i));
+}
+
+static void test_many_lines_of_a_file_are_taken(void **state)
+{
+	(void)state;
+	write_many(fopen(CONN_PATH, "w"));
+	assert_many_are_collected();
+}
+
+static void test_many_lines_of_a_pipe_are_taken(void **state)
+{
+	pid_t writer = paste_many();
+
+	(void)state;
+	assert_many_are_collected();
+	assert_int_equal(waitpid(writer, NULL, 0), writer);
+}
+
+/* As it is for a person, except that nobody reads what it would echo. */
+static void put_terminal_in_place_of_pipe(void)
+{
+	int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), terminal;
+	struct termios modes;
+
+	if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0)
+		skip();
+	terminal = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+	assert_int_equal(tcgetattr(terminal, &modes), 0);
+	modes.c_lflag &= ~(tcflag_t)ECHO;
+	assert_int_equal(tcsetattr(terminal, TCSANOW, &modes), 0);
+	close(sides.to_input);
+	close(sides.input.fd);
+	sides.to_input = master;
+	rs_input_open(&sides.input, terminal);
+	assert_int_equal(sides.input.kind, RS_INPUT_TERMINAL);
+}
+
+static void test_many_lines_of_a_terminal_are_taken(void **state)
+{
+	pid_t writer;
+
+	(void)state;
+	put_terminal_in_place_of_pipe();
+	writer = paste_many();
+	assert_many_are_collected();
+	assert_int_equal(waitpid(writer, NULL, 0), writer);
 }
 
 /* ---- Ends ---- */
@@ -596,6 +934,44 @@ static void test_a_timeout_does_not_name_what_has_come(void **state)
 	assert_status(rs_exchange_collect(sides.exchange, items, 2, 1), RS_ERR_TIMED_OUT);
 	snprintf(expected, sizeof(expected), "no descriptor \"mmap\" (%s) of x_responder",
 		 MMAP_PATH);
+	assert_logged(expected);
+}
+
+static void paste_first(void)
+{
+	paste(numbered(0));
+}
+
+static void test_it_is_said_how_many_of_several_lines_are_there(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 2, sides.collected);
+	char expected[512];
+
+	(void)state;
+	paste(numbered(1));
+	log_when("1 of 2 so far", paste_first);
+	assert_ok(rs_exchange_collect(sides.exchange, &wanted, 1, 0));
+	snprintf(
+		expected, sizeof(expected),
+		"exchange: waiting for \"conn\" (1 of 2 so far; %s) of x_responder: paste it here, or "
+		"let it appear in that file\n",
+		CONN_PATH);
+	assert_logged(expected);
+	assert_int_equal(log_count("waiting for"), 2);
+}
+
+static void test_a_timeout_says_how_many_of_several_lines_are_there(void **state)
+{
+	struct rs_exchange_item wanted = item(CONN, CONN_PATH, 2, sides.collected);
+	char expected[512];
+
+	(void)state;
+	paste(numbered(1));
+	assert_status(rs_exchange_collect(sides.exchange, &wanted, 1, 1), RS_ERR_TIMED_OUT);
+	snprintf(expected, sizeof(expected),
+		 "no descriptor \"conn\" (1 of 2 so far; %s) of x_responder came within 1 s: is it "
+		 "running?\n",
+		 CONN_PATH);
 	assert_logged(expected);
 }
 
@@ -649,9 +1025,20 @@ int main(void)
 		exchange_test(test_a_bad_line_from_a_person_is_asked_for_again),
 		exchange_test(test_the_programs_own_line_is_refused),
 		exchange_test(test_a_line_of_a_kind_that_is_not_wanted_is_refused),
+		exchange_test(test_the_line_of_a_connection_that_there_is_not_is_refused),
 		exchange_test(test_an_endless_line_is_refused),
 		exchange_test(test_a_line_pasted_twice_counts_once),
+		exchange_test(test_of_two_lines_pasted_for_a_connection_the_first_counts),
+		exchange_test(test_lines_are_collected_anew),
 		exchange_test(test_a_line_that_comes_while_waiting_is_taken),
+		exchange_test(test_the_line_of_the_program_that_belongs_here_is_taken),
+		exchange_test(test_the_line_of_a_program_that_does_not_belong_here_is_refused),
+		exchange_test(test_a_name_that_only_begins_like_the_peer_s_is_refused),
+		exchange_test(test_the_lines_of_a_stranger_are_taken_with_one_warning),
+		exchange_test(test_the_file_of_a_stranger_is_taken_with_one_warning),
+		exchange_test(test_there_is_no_warning_of_a_stranger_whose_line_is_not_taken),
+		exchange_test(test_a_program_without_strangers_takes_none),
+		exchange_test(test_the_programs_own_line_is_called_that_whatever_its_name),
 		exchange_test(test_the_file_of_a_running_peer_is_taken),
 		exchange_test(test_a_file_of_an_earlier_run_at_a_default_path_is_ignored),
 		exchange_test(test_a_file_at_a_path_that_the_user_named_is_taken),
@@ -659,6 +1046,7 @@ int main(void)
 		exchange_test(test_the_end_of_the_input_leaves_the_files),
 		exchange_test(test_lines_and_files_complete_each_other),
 		exchange_test(test_files_may_have_other_line_ends_and_blank_lines),
+		exchange_test(test_the_lines_of_a_file_are_put_in_order),
 		exchange_test(test_a_file_that_is_no_file_is_refused_at_a_named_path),
 		exchange_test(test_a_cut_file_gets_time_to_be_finished_then_it_is_an_error),
 		exchange_test(test_a_file_that_is_finished_in_that_time_is_taken),
@@ -667,11 +1055,22 @@ int main(void)
 		exchange_test(test_a_file_of_endless_text_is_bad),
 		exchange_test(test_a_file_with_too_few_lines_is_bad),
 		exchange_test(test_a_file_with_too_many_lines_is_bad),
+		exchange_test(test_a_file_with_a_connection_that_there_is_not_is_bad),
 		exchange_test(test_a_file_with_the_same_line_twice_is_bad),
+		exchange_test(test_a_file_with_a_connection_twice_is_bad),
 		exchange_test(test_a_file_with_lines_of_another_kind_is_bad),
 		exchange_test(test_a_file_with_the_programs_own_line_is_bad),
+		exchange_test(test_a_file_of_a_program_that_does_not_belong_here_is_bad),
+		exchange_test(test_a_bad_file_that_goes_away_is_bad_all_the_same),
+		exchange_test(test_a_bad_file_whose_writer_ends_is_bad_all_the_same),
+		exchange_test(test_a_good_file_in_the_place_of_a_bad_one_is_taken),
+		exchange_test(test_many_lines_of_a_file_are_taken),
+		exchange_test(test_many_lines_of_a_pipe_are_taken),
+		exchange_test(test_many_lines_of_a_terminal_are_taken),
 		exchange_test(test_a_timeout_names_what_is_missing),
 		exchange_test(test_a_timeout_does_not_name_what_has_come),
+		exchange_test(test_it_is_said_how_many_of_several_lines_are_there),
+		exchange_test(test_a_timeout_says_how_many_of_several_lines_are_there),
 		exchange_test(test_the_cancel_descriptor_ends_the_waiting_and_is_not_read),
 		exchange_test(test_a_person_is_told_to_paste_and_others_are_not),
 		exchange_test(test_several_collections_follow_each_other),

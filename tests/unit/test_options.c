@@ -27,7 +27,7 @@ static const struct program writer = {
 	.name = "x_write",
 	.peer = "x_written",
 	.summary = "Writes x.",
-	.groups = OPTION_EXCHANGE | OPTION_WRITE_STRING,
+	.groups = OPTION_EXCHANGE | OPTION_WRITE_STRING | OPTION_IMMEDIATE,
 };
 
 static struct options options;
@@ -95,6 +95,7 @@ static void test_without_options_all_have_their_defaults(void **state)
 		    options.default_paths[2]);
 	assert_int_equal(options.transport, RS_TRANSPORT_RC);
 	assert_string_equal(options.text, "Hi RDMA!");
+	assert_int_equal(options.immediate, 0xD0CA);
 	assert_int_equal(options.num_connections, 2);
 	assert_false(options.use_rdma_cm);
 	assert_int_equal(options.listen_port, 13579);
@@ -111,8 +112,9 @@ static void test_default_paths_lie_in_the_runtime_folder(void **state)
 	setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
 	assert_parsed(&requester);
 	assert_string_equal(options.local_descriptor_path, "/run/user/7/x_requester.conn");
-	/* Without a resource there is no path for one. */
+	/* Without a resource there is no path for one, and without -nc there is one connection. */
 	assert_parsed(&sender);
+	assert_int_equal(options.num_connections, 1);
 	assert_string_equal(options.resource_descriptor_path, "");
 }
 
@@ -156,8 +158,9 @@ static void test_short_forms_work(void **state)
 	assert_int_equal(options.server_address_type, ADDRESS_IPV6);
 	assert_parsed(&sender, "-s", "sent");
 	assert_string_equal(options.text, "sent");
-	assert_parsed(&writer, "-w", "written");
+	assert_parsed(&writer, "-w", "written", "-i", "17");
 	assert_string_equal(options.text, "written");
+	assert_int_equal(options.immediate, 17);
 }
 
 static void test_long_forms_work(void **state)
@@ -189,8 +192,35 @@ static void test_long_forms_work(void **state)
 	assert_int_equal(options.server_address_type, ADDRESS_IPV4);
 	assert_parsed(&sender, "--send-string", "sent");
 	assert_string_equal(options.text, "sent");
-	assert_parsed(&writer, "--write-string=written");
+	assert_parsed(&writer, "--write-string=written", "--immediate=0x1f");
 	assert_string_equal(options.text, "written");
+	assert_int_equal(options.immediate, 0x1f);
+}
+
+static void test_an_immediate_value_has_32_bits_and_two_forms(void **state)
+{
+	static const char *const refused[] = { "4294967296", "0x100000000", "-1", "+1",  "",
+					       "0x",         "x1",          "1x", "0xg", " 1" };
+	char expected[160];
+
+	(void)state;
+	assert_parsed(&writer, "-i", "0");
+	assert_int_equal(options.immediate, 0);
+	assert_parsed(&writer, "-i", "010");
+	assert_int_equal(options.immediate, 10);
+	assert_parsed(&writer, "-i", "4294967295");
+	assert_int_equal(options.immediate, UINT32_MAX);
+	assert_parsed(&writer, "-i", "0XFFFFFFFF");
+	assert_int_equal(options.immediate, UINT32_MAX);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		log_forget();
+		assert_false(parse(&writer, ARGUMENTS("-i", refused[i])));
+		snprintf(expected, sizeof(expected),
+			 "options: error: --immediate \"%s\": must be a number from 0 to "
+			 "4294967295 (0xffffffff)\n",
+			 refused[i]);
+		assert_string_equal(log_text(), expected);
+	}
 }
 
 static void test_a_value_may_look_like_an_option(void **state)
@@ -449,6 +479,7 @@ int main(void)
 		options_test(test_an_unusable_runtime_folder_is_not_used),
 		options_test(test_short_forms_work),
 		options_test(test_long_forms_work),
+		options_test(test_an_immediate_value_has_32_bits_and_two_forms),
 		options_test(test_a_value_may_look_like_an_option),
 		options_test(test_the_last_of_two_counts),
 		options_test(test_numbers_out_of_range_name_the_range),

@@ -17,12 +17,14 @@ static void no_task_callback(struct rs_task *task, void *ctx_user_data)
 
 static void assert_all_setters(struct rs_rdma *rdma, enum rs_status expected)
 {
+	assert_status(rs_rdma_set_name(rdma, "name"), expected);
 	assert_status(rs_rdma_set_permissions(rdma, RS_ACCESS_ALL), expected);
 	assert_status(rs_rdma_set_gid_index(rdma, 1), expected);
 	assert_status(rs_rdma_set_max_connections(rdma, 1), expected);
 	assert_status(rs_rdma_set_needed_connections(rdma, 0), expected);
 	assert_status(rs_rdma_set_transport(rdma, RS_TRANSPORT_RC), expected);
 	assert_status(rs_rdma_set_max_chain(rdma, 1), expected);
+	assert_status(rs_rdma_set_max_sends(rdma, 1), expected);
 	assert_status(rs_rdma_set_ack_timeout(rdma, 18, 6), expected);
 	assert_status(rs_rdma_set_connection_failed_cb(rdma, NULL), expected);
 	assert_status(rs_rdma_set_task_conf(rdma, RS_OP_SEND, no_task_callback, no_task_callback,
@@ -59,7 +61,11 @@ static void test_values_out_of_range_are_refused(void **state)
 	assert_status(rs_rdma_set_gid_index(rdma, -2), RS_ERR_INVALID_VALUE);
 	assert_status(rs_rdma_set_max_connections(rdma, 0), RS_ERR_INVALID_VALUE);
 	assert_ok(rs_rdma_set_max_connections(rdma, 64));
+	log_forget();
 	assert_status(rs_rdma_set_max_connections(rdma, 65), RS_ERR_INVALID_VALUE);
+	assert_logged("65 connections: device fake0 can have 1 to 64");
+	assert_status(rs_rdma_set_name(rdma, ""), RS_ERR_INVALID_VALUE);
+	assert_status(rs_rdma_set_name(rdma, "two words"), RS_ERR_INVALID_VALUE);
 	assert_status(rs_rdma_set_max_chain(rdma, 0), RS_ERR_INVALID_VALUE);
 	assert_ok(rs_rdma_set_max_chain(rdma, RS_RDMA_MAX_CHAIN));
 	assert_status(rs_rdma_set_max_chain(rdma, RS_RDMA_MAX_CHAIN + 1), RS_ERR_INVALID_VALUE);
@@ -619,7 +625,7 @@ static void test_events_of_a_queue_pair_end_its_connection_once(void **state)
 		assert_int_equal(fixture->failed_connections, i + 1);
 		assert_ptr_equal(fixture->last_failed_connection, fixture->connections[i]);
 		assert_status(fixture->failure_reason, types[i] == IBV_EVENT_QP_ACCESS_ERR
-							       ? RS_ERR_LOCAL_PROTECTION
+							       ? RS_ERR_NOT_PERMITTED
 							       : RS_ERR_DISCONNECTED);
 	}
 	fixture_progress_until(fixture, RS_CTX_IDLE);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "sync_event.h"
 #include "task.h"
 
 static struct rs_task *alloc_send(struct fixture *fixture, struct rs_buf *source)
@@ -242,6 +243,247 @@ static void test_less_room_than_data_is_refused_and_nothing_is_posted(void **sta
 	assert_int_equal(rs_ctx_in_flight(fixture->ctx), 0);
 	fixture_free_task(write);
 	fixture_free_task(read);
+}
+
+/* ---- Sync events ---- */
+
+#define EVENT_ADDRESS UINT64_C(0x7f0000fff000)
+#define EVENT_RKEY    0x5678
+
+static struct rs_sync_event_remote *remote_event(void)
+{
+	struct rs_sync_event_remote *event;
+
+	assert_ok(rs_sync_event_remote_create_from_export(
+		peer_event_line(EVENT_ADDRESS, EVENT_RKEY), &event));
+	return event;
+}
+
+static void test_an_events_get_reads_8_bytes_behind_the_data(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_sync_event_remote *event = remote_event();
+	struct rs_buf *destination = fixture_room(fixture, 0, 64);
+	struct rs_task *task;
+
+	fixture_run(fixture, 1);
+	assert_ok(rs_buf_set_data(destination, (uintptr_t)fixture->memory, 16));
+	assert_ok(rs_task_alloc_event_get(fixture->rdma, fixture->connections[0], event,
+					  destination, NULL, &task));
+	assert_ok(rs_task_submit(task));
+	assert_int_equal(posted(fixture)->wr.opcode, IBV_WR_RDMA_READ);
+	assert_int_equal(posted(fixture)->wr.wr.rdma.remote_addr, EVENT_ADDRESS);
+	assert_int_equal(posted(fixture)->wr.wr.rdma.rkey, EVENT_RKEY);
+	assert_int_equal(posted(fixture)->wr.num_sge, 1);
+	assert_int_equal(posted(fixture)->sges[0].addr, (uintptr_t)fixture->memory + 16);
+	assert_int_equal(posted(fixture)->sges[0].length, 8);
+	fake_complete_send(fixture_qp(fixture, 0), IBV_WC_SUCCESS);
+	rs_pe_progress(fixture->pe);
+	assert_int_equal(rs_buf_data_length(destination), 24);
+	assert_int_equal(rs_task_result_length(task), 8);
+	assert_int_equal(rs_task_op(task), RS_OP_EVENT_GET);
+	assert_null(rs_task_source(task));
+	fixture_free_task(task);
+	rs_sync_event_remote_destroy(event);
+}
+
+static void test_an_events_set_writes_its_8_bytes(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_sync_event_remote *event = remote_event();
+	struct rs_buf *source = fixture_data(fixture, 40, 8);
+	struct rs_task *task;
+
+	fixture_run(fixture, 1);
+	assert_ok(rs_task_alloc_event_set(fixture->rdma, fixture->connections[0], event, source,
+					  NULL, &task));
+	assert_ok(rs_task_submit(task));
+	assert_int_equal(posted(fixture)->wr.opcode, IBV_WR_RDMA_WRITE);
+	assert_int_equal(posted(fixture)->wr.wr.rdma.remote_addr, EVENT_ADDRESS);
+	assert_int_equal(posted(fixture)->wr.wr.rdma.rkey, EVENT_RKEY);
+	assert_int_equal(posted(fixture)->wr.num_sge, 1);
+	assert_int_equal(posted(fixture)->sges[0].addr, (uintptr_t)fixture->memory + 40);
+	assert_int_equal(posted(fixture)->sges[0].length, 8);
+	fake_complete_send(fixture_qp(fixture, 0), IBV_WC_SUCCESS);
+	rs_pe_progress(fixture->pe);
+	assert_int_equal(rs_task_result_length(task), 8);
+	/* A source is not filled. */
+	assert_int_equal(rs_buf_data_length(source), 8);
+	fixture_free_task(task);
+	rs_sync_event_remote_destroy(event);
+}
+
+static void test_an_events_add_fetches_the_value_from_before(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_sync_event_remote *event = remote_event();
+	struct rs_buf *destination = fixture_room(fixture, 8, 16);
+	struct rs_task *task;
+
+	fixture_run(fixture, 1);
+	assert_ok(rs_task_alloc_event_add(fixture->rdma, fixture->connections[0], event,
+					  destination, UINT64_MAX, NULL, &task));
+	assert_ok(rs_task_submit(task));
+	assert_int_equal(posted(fixture)->wr.opcode, IBV_WR_ATOMIC_FETCH_AND_ADD);
+	assert_int_equal(posted(fixture)->wr.wr.atomic.remote_addr, EVENT_ADDRESS);
+	assert_int_equal(posted(fixture)->wr.wr.atomic.rkey, EVENT_RKEY);
+	assert_int_equal(posted(fixture)->wr.wr.atomic.compare_add, UINT64_MAX);
+	assert_int_equal(posted(fixture)->sges[0].addr, (uintptr_t)fixture->memory + 8);
+	assert_int_equal(posted(fixture)->sges[0].length, 8);
+	fake_complete_send(fixture_qp(fixture, 0), IBV_WC_SUCCESS);
+	rs_pe_progress(fixture->pe);
+	assert_int_equal(rs_buf_data_length(destination), 8);
+	/* Once more, another summand; the value goes behind the first. */
+	assert_ok(rs_task_set_atomic(task, 0, 9));
+	assert_ok(rs_task_submit(task));
+	assert_int_equal(posted(fixture)->wr.wr.atomic.compare_add, 9);
+	assert_int_equal(posted(fixture)->sges[0].addr, (uintptr_t)fixture->memory + 16);
+	fake_complete_send(fixture_qp(fixture, 0), IBV_WC_SUCCESS);
+	rs_pe_progress(fixture->pe);
+	assert_int_equal(rs_buf_data_length(destination), 16);
+	fixture_free_task(task);
+	rs_sync_event_remote_destroy(event);
+}
+
+static void test_an_event_is_set_to_exactly_8_bytes(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_sync_event_remote *event = remote_event();
+	struct rs_buf *data = fixture_data(fixture, 0, 9);
+	struct rs_buf *halves = fixture_data(fixture, 64, 4);
+	struct rs_task *task;
+
+	assert_ok(rs_rdma_set_max_chain(fixture->rdma, 2));
+	fixture_run(fixture, 1);
+	assert_ok(rs_task_alloc_event_set(fixture->rdma, fixture->connections[0], event, data, NULL,
+					  &task));
+	for (size_t length = 0; length <= 9; length++) {
+		if (length == 8)
+			continue;
+		assert_ok(rs_buf_set_data(data, (uintptr_t)fixture->memory, length));
+		assert_status(rs_task_submit(task), RS_ERR_INVALID_VALUE);
+	}
+	assert_int_equal(fake_calls(FAKE_POST_SEND), 0);
+	assert_ok(rs_buf_set_data(data, (uintptr_t)fixture->memory + 1, 8));
+	carry_out(fixture, task);
+	assert_ok(rs_buf_chain(halves, fixture_data(fixture, 0, 4)));
+	assert_ok(rs_task_set_source(task, halves));
+	carry_out(fixture, task);
+	fixture_free_task(task);
+	rs_buf_unref(data);
+	rs_sync_event_remote_destroy(event);
+}
+
+static void test_the_value_of_an_event_needs_8_bytes_of_room(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_sync_event_remote *event = remote_event();
+	struct rs_buf *room = fixture_room(fixture, 0, 7);
+	struct rs_task *get, *add;
+
+	fixture_run(fixture, 1);
+	assert_ok(rs_task_alloc_event_get(fixture->rdma, fixture->connections[0], event, room, NULL,
+					  &get));
+	assert_ok(rs_task_alloc_event_add(fixture->rdma, fixture->connections[0], event, room, 1,
+					  NULL, &add));
+	assert_status(rs_task_submit(get), RS_ERR_TOO_BIG);
+	assert_status(rs_task_submit(add), RS_ERR_TOO_BIG);
+	assert_int_equal(fake_calls(FAKE_POST_SEND), 0);
+	assert_ok(rs_task_free(get));
+	fixture_free_task(add);
+	rs_sync_event_remote_destroy(event);
+}
+
+static void test_a_failed_get_of_an_event_fills_nothing(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_sync_event_remote *event = remote_event();
+	struct rs_task *task;
+
+	fixture_run(fixture, 1);
+	assert_ok(rs_task_alloc_event_get(fixture->rdma, fixture->connections[0], event,
+					  fixture_room(fixture, 0, 8), NULL, &task));
+	assert_ok(rs_task_submit(task));
+	fake_complete_send(fixture_qp(fixture, 0), IBV_WC_REM_ACCESS_ERR);
+	rs_pe_progress(fixture->pe);
+	assert_status(rs_task_status(task), RS_ERR_REMOTE_ACCESS);
+	assert_int_equal(rs_task_result_length(task), 0);
+	assert_int_equal(rs_buf_data_length(rs_task_destination(task)), 0);
+	fixture_free_task(task);
+	rs_sync_event_remote_destroy(event);
+}
+
+static void test_tasks_on_events_need_an_event_and_a_local_buffer(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_sync_event_remote *event = remote_event();
+	struct rs_buf *local = fixture_data(fixture, 0, 8);
+	struct rs_buf *remote = fixture_peer_data(fixture, 0, 8);
+	struct rs_connection *connection;
+	struct rs_rdma *rdma = fixture->rdma;
+	struct rs_task *task = NULL;
+
+	fixture_run(fixture, 1);
+	connection = fixture->connections[0];
+	assert_status(rs_task_alloc_event_get(rdma, connection, NULL, local, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_alloc_event_set(rdma, connection, NULL, local, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_alloc_event_add(rdma, connection, NULL, local, 1, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_alloc_event_get(rdma, connection, event, NULL, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_alloc_event_set(rdma, connection, event, NULL, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_alloc_event_add(rdma, connection, event, NULL, 1, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_alloc_event_get(rdma, connection, event, remote, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_alloc_event_set(rdma, connection, event, remote, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_alloc_event_add(rdma, connection, event, remote, 1, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_alloc_event_get(rdma, NULL, event, local, NULL, &task),
+		      RS_ERR_INVALID_VALUE);
+	assert_null(task);
+	rs_buf_unref(local);
+	rs_buf_unref(remote);
+	rs_sync_event_remote_destroy(event);
+}
+
+static void test_the_setters_keep_to_what_tasks_on_events_need(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rs_sync_event_remote *event = remote_event();
+	struct rs_buf *local = fixture_data(fixture, 0, 8);
+	struct rs_buf *remote = fixture_peer_data(fixture, 0, 8);
+	struct rs_task *get, *set, *add;
+
+	fixture_run(fixture, 1);
+	assert_ok(rs_task_alloc_event_get(fixture->rdma, fixture->connections[0], event, local,
+					  NULL, &get));
+	assert_ok(rs_task_alloc_event_set(fixture->rdma, fixture->connections[0], event, local,
+					  NULL, &set));
+	assert_ok(rs_task_alloc_event_add(fixture->rdma, fixture->connections[0], event, local, 1,
+					  NULL, &add));
+	assert_status(rs_task_set_destination(get, NULL), RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_set_destination(get, remote), RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_set_source(get, remote), RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_set_source(set, NULL), RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_set_source(set, remote), RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_set_destination(set, remote), RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_set_destination(add, NULL), RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_set_destination(add, remote), RS_ERR_INVALID_VALUE);
+	assert_status(rs_task_set_source(add, remote), RS_ERR_INVALID_VALUE);
+	assert_ptr_equal(rs_task_destination(get), local);
+	assert_ptr_equal(rs_task_source(set), local);
+	assert_ptr_equal(rs_task_destination(add), local);
+	assert_ok(rs_task_free(get));
+	assert_ok(rs_task_free(set));
+	assert_ok(rs_task_free(add));
+	rs_buf_unref(local);
+	rs_buf_unref(remote);
+	rs_sync_event_remote_destroy(event);
 }
 
 /* ---- Receives ---- */
@@ -530,7 +772,8 @@ static void test_a_type_has_only_so_many_tasks(void **state)
 static void test_all_tasks_of_an_instance_can_be_in_flight_on_one_connection(void **state)
 {
 	struct fixture *fixture = *state;
-	struct rs_task *tasks[7 * FIXTURE_TASKS];
+	struct rs_sync_event_remote *event = remote_event();
+	struct rs_task *tasks[10 * FIXTURE_TASKS];
 	struct rs_connection *connection;
 	struct rs_rdma *rdma = fixture->rdma;
 	unsigned count = 0;
@@ -555,7 +798,13 @@ static void test_all_tasks_of_an_instance_can_be_in_flight_on_one_connection(voi
 							 &tasks[count++]));
 		assert_ok(rs_task_alloc_fetch_and_add(rdma, connection, there, room, 0, NULL,
 						      &tasks[count++]));
-		for (unsigned j = count - 7; j < count; j++)
+		assert_ok(rs_task_alloc_event_get(rdma, connection, event, room, NULL,
+						  &tasks[count++]));
+		assert_ok(rs_task_alloc_event_set(rdma, connection, event, local, NULL,
+						  &tasks[count++]));
+		assert_ok(rs_task_alloc_event_add(rdma, connection, event, room, 0, NULL,
+						  &tasks[count++]));
+		for (unsigned j = count - 10; j < count; j++)
 			assert_ok(rs_task_submit(tasks[j]));
 		/* From here on the buffers are held by the tasks in flight alone. */
 		rs_buf_unref(local);
@@ -571,6 +820,7 @@ static void test_all_tasks_of_an_instance_can_be_in_flight_on_one_connection(voi
 	assert_int_equal(rs_buf_inventory_available(fixture->inventory), FIXTURE_BUFS);
 	while (count-- > 0)
 		assert_ok(rs_task_free(tasks[count]));
+	rs_sync_event_remote_destroy(event);
 }
 
 /* ---- States ---- */
@@ -834,6 +1084,9 @@ static void test_opcodes_have_names(void **state)
 	assert_string_equal(rs_receive_opcode_name(RS_RECEIVED_WRITE_IMMEDIATE),
 			    "write with immediate");
 	assert_string_equal(rs_receive_opcode_name((enum rs_receive_opcode)9), "unknown");
+	assert_string_equal(rs_op_name(RS_OP_EVENT_GET), "remote event get");
+	assert_string_equal(rs_op_name(RS_OP_EVENT_SET), "remote event set");
+	assert_string_equal(rs_op_name(RS_OP_EVENT_ADD), "remote event add");
 }
 
 #define task_test(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
@@ -850,6 +1103,14 @@ int main(void)
 		task_test(test_fetch_and_add_hands_over_what_to_add),
 		task_test(test_atomics_need_8_aligned_bytes_there_and_8_bytes_of_room_here),
 		task_test(test_less_room_than_data_is_refused_and_nothing_is_posted),
+		task_test(test_an_events_get_reads_8_bytes_behind_the_data),
+		task_test(test_an_events_set_writes_its_8_bytes),
+		task_test(test_an_events_add_fetches_the_value_from_before),
+		task_test(test_an_event_is_set_to_exactly_8_bytes),
+		task_test(test_the_value_of_an_event_needs_8_bytes_of_room),
+		task_test(test_a_failed_get_of_an_event_fills_nothing),
+		task_test(test_tasks_on_events_need_an_event_and_a_local_buffer),
+		task_test(test_the_setters_keep_to_what_tasks_on_events_need),
 		task_test(test_a_receive_gets_the_message_its_kind_and_its_sender),
 		task_test(test_a_receive_gets_immediate_values_in_host_order),
 		task_test(test_a_write_with_immediate_leaves_the_receives_buffer_alone),

@@ -1,0 +1,40 @@
+/*
+ * RDMA receive: has a receive ready for the peer's message and prints it. (R-RECV-1)
+ */
+#include "rdma_receive_sample.h"
+
+#include "sample.h"
+
+#define TASKS   1
+#define BUFFERS 1
+
+static void on_received(struct rs_task *task, void *sample_data)
+{
+	struct sample *sample = sample_data;
+
+	sample_check_opcode(sample, task, RS_RECEIVED_SEND);
+	sample_print_received(sample, "Received", rs_task_destination(task));
+	sample_finish_task(task, sample);
+}
+
+/* The receive comes first: without it the peer's send would fail. */
+static void receive_and_connect(struct sample *sample)
+{
+	sample_submit_receive(sample, 0);
+	sample_export_and_connect(sample);
+}
+
+int rdma_receive(const struct options *options)
+{
+	struct sample sample;
+
+	sample_begin(&sample, options);
+	sample_open_device(&sample, RS_OP_BIT(RS_OP_RECEIVE));
+	sample_create_room_mmap(&sample, 1, RS_ACCESS_LOCAL_READ_WRITE);
+	sample_create_progress_engine(&sample);
+	sample_create_rdma(&sample, RS_ACCESS_LOCAL_READ_WRITE);
+	sample_configure_task(&sample, RS_OP_RECEIVE, on_received, sample_fail_task, TASKS);
+	sample_start(&sample, receive_and_connect, sample_wait_for_message, BUFFERS);
+	sample_run(&sample);
+	return sample_end(&sample);
+}

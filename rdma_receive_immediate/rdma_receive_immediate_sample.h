@@ -1,0 +1,9 @@
+#ifndef RDMA_RECEIVE_IMMEDIATE_SAMPLE_H
+#define RDMA_RECEIVE_IMMEDIATE_SAMPLE_H
+
+#include "options.h"
+
+/* Runs the sample; returns the program's exit status. */
+int rdma_receive_immediate(const struct options *options);
+
+#endif

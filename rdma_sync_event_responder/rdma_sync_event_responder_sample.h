@@ -1,0 +1,9 @@
+#ifndef RDMA_SYNC_EVENT_RESPONDER_SAMPLE_H
+#define RDMA_SYNC_EVENT_RESPONDER_SAMPLE_H
+
+#include "options.h"
+
+/* Runs the sample; returns the program's exit status. */
+int rdma_sync_event_responder(const struct options *options);
+
+#endif

@@ -1,0 +1,9 @@
+#ifndef RDMA_WRITE_IMMEDIATE_RESPONDER_SAMPLE_H
+#define RDMA_WRITE_IMMEDIATE_RESPONDER_SAMPLE_H
+
+#include "options.h"
+
+/* Runs the sample; returns the program's exit status. */
+int rdma_write_immediate_responder(const struct options *options);
+
+#endif

@@ -10,6 +10,8 @@ CHECK_PACKAGES=(clang clang-format libclang-rt-14-dev python3 shellcheck valgrin
 # Other people's programs that run on uroce, and what looks at its packets.
 PROGRAM_PACKAGES=(ibverbs-utils iperf3 iproute2 perftest tshark ucx-utils)
 FUZZ_SECONDS=30
+# Of tests/pairs, those that run on uroce here and on the kernel's device in the virtual machine.
+PAIR_TESTS=(test_read test_pairs test_bad_peers)
 
 export PYTHONDONTWRITEBYTECODE=1
 
@@ -89,11 +91,14 @@ run_tests on_uroce build python3 tests/uroce/test_uroce_run.py
 run_tests on_uroce build python3 tests/uroce/test_programs.py
 run_tests on_uroce build python3 tests/uroce/test_pairs.py
 
-step "uroce: every operation of the layer, and the read pair, plain and with sanitizers"
+step "uroce: every operation of the layer, and all pairs, plain and with sanitizers"
 for build in build build-asan; do
 	run_tests $build/tests/device/test_operations
-	run_tests on_uroce $build python3 tests/pairs/test_read.py
+	for test in "${PAIR_TESTS[@]}"; do
+		run_tests on_uroce $build python3 "tests/pairs/$test.py"
+	done
 done
+run_tests on_uroce build python3 tests/pairs/test_matrix.py
 
 step "uroce with the thread sanitizer: its unit tests, sleeping programs, eight processes"
 build_in build-tsan -Dwerror=true -Db_sanitize=thread -Db_lundef=false -Dbench=false
@@ -104,11 +109,12 @@ run_tests on_uroce build-tsan env UROCE_TEST_PRELOAD="$(realpath "$(gcc -print-f
 step "the virtual machine itself"
 run_tests tests/rxe_vm/selftest.sh
 
-step "the read pair on rxe in the virtual machine"
-run_tests in_guest build /usr/bin/python3 tests/pairs/test_read.py
-
-step "the same with sanitizers"
-run_tests in_guest build-asan /usr/bin/python3 tests/pairs/test_read.py
+step "all pairs on rxe in the virtual machine, plain and with sanitizers"
+for build in build build-asan; do
+	for test in "${PAIR_TESTS[@]}"; do
+		run_tests in_guest $build /usr/bin/python3 "tests/pairs/$test.py"
+	done
+done
 
 step "every operation of the layer on rxe, plain and with sanitizers"
 run_tests in_guest build sh -c 'build/tests/device/test_operations && build-asan/tests/device/test_operations'
@@ -117,8 +123,9 @@ step "the benchmarks run"
 quietly in_guest build build/bench/layer_overhead/layer_overhead --rounds 2 --iterations 200
 quietly build/bench/device/bench_device --rounds 1 --iterations 200
 quietly build/bench/scale/bench_scale --rounds 1 --qps 100 --mrs 1000 --iterations 1000
+quietly build/bench/connections/bench_connections --rounds 1
 
-step "the read pair between two virtual machines"
+step "all pairs between two virtual machines"
 run_tests python3 tests/pairs/test_two_hosts.py
 
 step "all tests passed"

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "log.h"
@@ -10,6 +11,8 @@
 #include "version.h"
 
 #define MAX_LABEL 64
+
+#define DEL 0x7f
 
 /* A text as it is, and as it is fit for a terminal. */
 struct text {
@@ -59,6 +62,20 @@ static json_t *json_text(const struct text *text)
 			     : json_string(text->printable);
 }
 
+/*
+ * In ASCII, so that a terminal, too, can have it: of the characters that do something there, jansson
+ * escapes all but DEL.
+ */
+static bool print_object(const json_t *object)
+{
+	char *text = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+
+	for (const char *at = text; at && *at; at++)
+		printf(*at == DEL ? "\\u%04x" : "%c", *at);
+	free(text);
+	return text && printf("\n") > 0;
+}
+
 void sample_print_json(struct sample *sample, int exit_status)
 {
 	json_t *object =
@@ -69,7 +86,7 @@ void sample_print_json(struct sample *sample, int exit_status)
 			  rs_status_text(sample->first_error), "exit_status", exit_status, "text");
 
 	if (!object || (sample->result && json_object_update(object, sample->result) != 0) ||
-	    json_dumpf(object, stdout, JSON_COMPACT) < 0 || printf("\n") < 0)
+	    !print_object(object))
 		sample_record(sample, LOG_FAILED_SYSTEM_CALL(errno, "printing the result"));
 	json_decref(object);
 }

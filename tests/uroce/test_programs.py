@@ -194,9 +194,7 @@ class Loopback(TransferTest):
         for size, count in self.SIZES:
             for options in ((), ("-e",), ("-c",), ("-N",), ("-t",)):
                 with self.subTest(size=size, options=options):
-                    self.pingpong(
-                        LOOPBACK, LOOPBACK, "-g", IPV4, "-s", size, "-n", count, *options
-                    )
+                    self.pingpong(LOOPBACK, LOOPBACK, "-g", IPV4, "-s", size, "-n", count, *options)
 
     def test_path_mtus(self):
         for mtu in ("256", "512", "1024", "2048", "4096"):
@@ -278,9 +276,7 @@ class TwoNetworks(TransferTest):
         for size, count in (("1", "5000"), ("4096", "5000"), ("1048576", "300")):
             for options in ((), ("-e",)):
                 with self.subTest(size=size, options=options):
-                    self.pingpong(
-                        *self.sides, "-g", IPV4, "-s", size, "-n", count, "-c", *options
-                    )
+                    self.pingpong(*self.sides, "-g", IPV4, "-s", size, "-n", count, "-c", *options)
 
     def test_ipv6(self):
         for gid in (IPV6, self.LINK_LOCAL):
@@ -328,9 +324,7 @@ class Faults(TransferTest):
     ARGUMENTS = ("-g", IPV4, "-m", "4096", "-s", "65536", "-n", "2000", "-c", "-e")
 
     def side(self, seed):
-        return LOOPBACK.with_settings(
-            UROCE_COUNTERS="1", UROCE_FAULTS=f"{self.FAULTS},seed={seed}"
-        )
+        return LOOPBACK.with_settings(UROCE_COUNTERS="1", UROCE_FAULTS=f"{self.FAULTS},seed={seed}")
 
     def test_all_messages_arrive(self):
         sides = {seed: self.side(seed) for seed in (1, 2, 3)}
@@ -339,23 +333,23 @@ class Faults(TransferTest):
             for seed, side in sides.items()
         }
         for seed, (server, client) in pairs.items():
-            client.finish(0)
-            self.assert_content([client])
-            self.assert_end_of_server(server)
-            report(f"seed {seed}", client)
+            self.assert_ends(client, server)
+            report(f"seed {seed}", client if client.process.returncode == 0 else server)
             for peer in (server, client):
                 self.assert_faults(peer)
         self.open_and_close()
 
-    def assert_end_of_server(self, server):
+    def assert_ends(self, *peers):
         """
-        It ends well, unless the acknowledgement of its last message was lost: the client, which has
-        all messages, is gone then.
+        Both end well, unless the acknowledgement of the last message of one was lost: its peer, which
+        has all messages, is gone then.
         """
-        if server.finish() == 0:
-            self.assert_content([server])
-        else:
-            self.assertTrue(server.said(f"exceeded ({RETRY_EXCEEDED})"), server.output())
+        ended = [peer for peer in peers if peer.finish() == 0]
+        self.assertTrue(ended, "".join(peer.output() for peer in peers))
+        self.assert_content(ended)
+        for peer in peers:
+            if peer not in ended:
+                self.assertTrue(peer.said(f"exceeded ({RETRY_EXCEEDED})"), peer.output())
 
     def assert_faults(self, peer):
         counted = counters(peer)

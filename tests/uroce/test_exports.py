@@ -1,16 +1,20 @@
 #!/usr/bin/python3
-"""No object of ours reaches libibverbs: each of its functions is named in functions.txt, and liburoce
-defines those that can get one."""
+"""No object of ours reaches libibverbs or librdmacm: each of their functions is named in a list, and
+liburoce defines those that can get one."""
 
 import fnmatch
 import os
+import shutil
 import subprocess
 import unittest
 
 from programs import pairs
 
 LIBRARY = os.path.join(pairs.BUILD, "uroce", "api", "liburoce.so")
-FUNCTIONS = os.path.join(pairs.ROOT, "uroce", "api", "functions.txt")
+RDMACM_PROGRAM = shutil.which("rping")
+
+# By library: the list of its functions.
+LISTS = {"libibverbs": "functions.txt", "librdmacm": "cm_functions.txt"}
 
 KINDS = {"done", "refused", "forwarded", "internal"}
 OURS = {"done", "refused"}
@@ -25,44 +29,56 @@ def exports(path):
     return {name.split("@")[0] for _, kind, name in fields if kind != "A"}
 
 
-def real_library():
-    """Where the dynamic loader finds libibverbs."""
-    output = subprocess.run(
-        ("ldd", LIBRARY), check=True, capture_output=True, encoding="utf-8"
-    ).stdout
-    return next(line.split()[2] for line in output.splitlines() if "libibverbs.so" in line)
+def path_of(library):
+    """Where the dynamic loader finds it: for liburoce, or for a program that uses it."""
+    user = RDMACM_PROGRAM if library == "librdmacm" else LIBRARY
+    output = subprocess.run(("ldd", user), check=True, capture_output=True, encoding="utf-8").stdout
+    return next(line.split()[2] for line in output.splitlines() if f"{library}.so" in line)
 
 
-def functions():
-    """(kind, name or pattern) of each line."""
-    with open(FUNCTIONS, encoding="ascii") as file:
+def functions(library):
+    """(kind, name or pattern) of each line of its list."""
+    path = os.path.join(pairs.ROOT, "uroce", "api", LISTS[library])
+    with open(path, encoding="ascii") as file:
         lines = [line.split("#")[0].split() for line in file]
     return [tuple(line) for line in lines if line]
 
 
 class Exports(unittest.TestCase):
     def test_each_function_is_named_once_and_with_a_kind(self):
-        names = [name for _, name in functions()]
-        self.assertEqual(sorted(names), sorted(set(names)))
-        self.assertEqual({kind for kind, _ in functions()} - KINDS, set())
+        for library in LISTS:
+            with self.subTest(library=library):
+                names = [name for _, name in functions(library)]
+                self.assertEqual(sorted(names), sorted(set(names)))
+                self.assertEqual({kind for kind, _ in functions(library)} - KINDS, set())
 
-    def test_each_function_of_libibverbs_is_named(self):
-        patterns = [name for _, name in functions()]
-        unknown = {
-            name
-            for name in exports(real_library())
-            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-        }
-        self.assertEqual(unknown, set(), "what shall become of these?")
+    def test_each_function_of_the_libraries_is_named(self):
+        for library in LISTS:
+            patterns = [name for _, name in functions(library)]
+            unknown = {
+                name
+                for name in exports(path_of(library))
+                if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+            }
+            with self.subTest(library=library):
+                self.assertEqual(unknown, set(), "what shall become of these?")
 
-    def test_each_name_is_a_function_of_libibverbs(self):
-        real = exports(real_library())
-        unused = [name for _, name in functions() if not fnmatch.filter(real, name)]
-        self.assertEqual(unused, [])
+    def test_each_name_is_a_function_of_its_library(self):
+        for library in LISTS:
+            real = exports(path_of(library))
+            unused = [name for _, name in functions(library) if not fnmatch.filter(real, name)]
+            with self.subTest(library=library):
+                self.assertEqual(unused, [])
 
     def test_liburoce_defines_what_is_done_or_refused_and_nothing_else(self):
-        wanted = {name for kind, name in functions() if kind in OURS}
+        wanted = {name for library in LISTS for kind, name in functions(library) if kind in OURS}
         self.assertEqual(exports(LIBRARY), wanted)
+
+    def test_liburoce_does_not_need_librdmacm(self):
+        output = subprocess.run(
+            ("ldd", LIBRARY), check=True, capture_output=True, encoding="utf-8"
+        ).stdout
+        self.assertNotIn("librdmacm", output)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from programs import (
 
 PINGPONG = "ibv_rc_pingpong"
 SRQ_PINGPONG = "ibv_srq_pingpong"
+UD_PINGPONG = "ibv_ud_pingpong"
 
 # GIDs of the loopback interface: IPv4 comes first.
 IPV4, IPV6 = "0", "1"
@@ -36,6 +37,8 @@ PERFTEST_PROGRAMS = (
     "ib_atomic_bw",
     "ib_atomic_lat",
 )
+# Datagrams that find no receive are lost, and waited for: there is one for each.
+DATAGRAM_PROGRAMS = (("ib_send_lat", "1000"), ("ib_send_bw", "300"))
 
 # Of a completion: IBV_WC_RETRY_EXC_ERR.
 RETRY_EXCEEDED = 12
@@ -164,12 +167,20 @@ class Devices(ProgramTest):
 
 
 class TransferTest(ProgramTest):
-    def pingpong(self, server_side, client_side, *arguments):
-        """A whole run of the pingpong; returns its two programs."""
-        peers = self.run_pair(server_side, client_side, PINGPONG, *arguments)
+    def pingpong(self, server_side, client_side, *arguments, program=PINGPONG):
+        """A whole run of a pingpong; returns its two programs."""
+        peers = self.run_pair(server_side, client_side, program, *arguments)
         self.assert_content(peers)
-        report(f"{client_side.device} {' '.join(arguments)}", peers[1])
+        report(f"{program} {client_side.device} {' '.join(arguments)}", peers[1])
         return peers
+
+    def datagrams(self, server_side, client_side, mtu):
+        for gid in (IPV4, IPV6):
+            for size in ("1", "1000", mtu):
+                for options in (("-c",), ("-c", "-e")):
+                    arguments = ("-g", gid, "-s", size, *options)
+                    with self.subTest(arguments=arguments):
+                        self.pingpong(server_side, client_side, *arguments, program=UD_PINGPONG)
 
     def assert_content(self, peers):
         """They had nothing to complain about."""
@@ -178,9 +189,17 @@ class TransferTest(ProgramTest):
             self.assertEqual(errors, [], peer.output())
             self.assertFalse(peer.said("invalid data", "out"), peer.output())
 
-    def perftest(self, side, program, *arguments):
-        _, client = self.run_pair(side, side, program, "-F", "-x", IPV4, *arguments)
+    def perftest(self, server_side, client_side, program, *arguments):
+        arguments = ("-F", "-x", IPV4, *arguments)
+        _, client = self.run_pair(server_side, client_side, program, *arguments)
         print(f"    {program}: {client.lines['out'][-2].strip()}", flush=True)
+
+    def perftest_of_datagrams(self, server_side, client_side):
+        for program, count in DATAGRAM_PROGRAMS:
+            for options in ((), ("-e",)):
+                with self.subTest(program=program, options=options):
+                    arguments = ("-c", "UD", "-n", count, *options)
+                    self.perftest(server_side, client_side, program, *arguments)
 
     def open_and_close(self):
         """Takes away what is left in /dev/shm of programs that did not close their device."""
@@ -215,6 +234,9 @@ class Loopback(TransferTest):
                 _, client = self.run_pair(LOOPBACK, LOOPBACK, SRQ_PINGPONG, *arguments)
                 report(f"{SRQ_PINGPONG} {' '.join(arguments)}", client)
 
+    def test_datagrams(self):
+        self.datagrams(LOOPBACK, LOOPBACK, "4096")
+
     @unittest.skipUnless(programs.is_root(), "the tests run without root as they are")
     def test_unprivileged_users(self):
         user = LOOPBACK.with_prefix(*NOBODY)
@@ -233,7 +255,11 @@ class Perftest(TransferTest):
     def test_each_operation(self):
         for program in PERFTEST_PROGRAMS:
             with self.subTest(program=program):
-                self.perftest(LOOPBACK, program)
+                self.perftest(LOOPBACK, LOOPBACK, program)
+        self.open_and_close()
+
+    def test_datagrams(self):
+        self.perftest_of_datagrams(LOOPBACK, LOOPBACK)
         self.open_and_close()
 
     def test_a_peer_that_dies_is_noticed(self):
@@ -287,6 +313,26 @@ class TwoNetworks(TransferTest):
         _, client = self.run_pair(*self.sides, SRQ_PINGPONG, "-g", IPV4, "-q", "16")
         report(SRQ_PINGPONG, client)
 
+    def test_datagrams(self):
+        self.datagrams(*self.sides, "1024")
+        self.pingpong(*self.sides, "-g", self.LINK_LOCAL, "-c", program=UD_PINGPONG)
+
+    def test_datagrams_reach_a_further_process_of_a_host(self):
+        host, other = self.sides
+        arguments = ("-d", host.device, "-g", IPV4)
+        # What is passed on within a host goes through it.
+        call("ip", "-n", "a", "link", "set", "lo", "up")
+        # The owner of the standard port, and one that it passes on to.
+        servers = [self.serve(host, UD_PINGPONG, *arguments) for _ in range(2)]
+        for server in reversed(servers):
+            client = self.connect(other, server, host, UD_PINGPONG, *arguments)
+            client.finish(0)
+            server.finish(0)
+
+    @unittest.skipUnless(PERFTEST, "perftest is not installed")
+    def test_perftest_of_datagrams(self):
+        self.perftest_of_datagrams(*self.sides)
+
     @unittest.skipUnless(programs.is_root(), "the tests run without root as they are")
     def test_unprivileged_users(self):
         users = [side.with_prefix(*NOBODY) for side in self.sides]
@@ -305,6 +351,7 @@ class Packet:
         "infiniband.bth.psn",
     )
     LAST_SEND = 5  # opcodes up to here
+    DATAGRAM = 100
 
     def __init__(self, line):
         *self.direction, opcode, psn = line.split("\t")
@@ -313,8 +360,8 @@ class Packet:
         self.psn = int(psn)
 
     def is_request(self):
-        """The pingpong has no others."""
-        return self.opcode <= self.LAST_SEND
+        """The pingpongs have no others."""
+        return self.opcode <= self.LAST_SEND or self.opcode == self.DATAGRAM
 
 
 class Faults(TransferTest):
@@ -373,16 +420,16 @@ class Faults(TransferTest):
         for program in PERFTEST_PROGRAMS:
             size = () if "atomic" in program else ("-s", "20000")
             with self.subTest(program=program):
-                self.perftest(side, program, "-n", "300", *size)
+                self.perftest(side, side, program, "-n", "300", *size)
         self.open_and_close()
 
 
 @unittest.skipIf(shutil.which("tshark") is None, "tshark is not installed")
 class Captures(TransferTest):
-    def capture(self, *arguments):
+    def capture(self, program, *arguments):
         """What each side of a run saw, as (packets, counters)."""
         side = LOOPBACK.with_settings(UROCE_COUNTERS="1", UROCE_PCAP=self.path("%p.pcap"))
-        peers = self.pingpong(side, side, *arguments)
+        peers = self.pingpong(side, side, *arguments, program=program)
         return [(self.packets_of(peer), counters(peer)) for peer in peers]
 
     def packets_of(self, peer):
@@ -393,9 +440,11 @@ class Captures(TransferTest):
 
     def test_a_capture_has_all_packets_in_their_order(self):
         for arguments in (
-            ("-g", IPV4, "-s", "1", "-n", "1000"),
-            ("-g", IPV4, "-s", "20001", "-n", "200"),
-            ("-g", IPV6, "-s", "20001", "-n", "200", "-m", "4096"),
+            (PINGPONG, "-g", IPV4, "-s", "1", "-n", "1000"),
+            (PINGPONG, "-g", IPV4, "-s", "20001", "-n", "200"),
+            (PINGPONG, "-g", IPV6, "-s", "20001", "-n", "200", "-m", "4096"),
+            (UD_PINGPONG, "-g", IPV4, "-s", "1"),
+            (UD_PINGPONG, "-g", IPV6, "-s", "1001"),
         ):
             with self.subTest(arguments=arguments):
                 seen = self.capture(*arguments)

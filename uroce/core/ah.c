@@ -6,9 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool find_gid(const struct ur_device *device, const union ibv_gid *gid, uint8_t *index)
+{
+	for (unsigned i = 0; i < device->gid_count; i++) {
+		if (memcmp(&device->gids[i], gid, sizeof(*gid)) == 0) {
+			*index = (uint8_t)i;
+			return true;
+		}
+	}
+	return false;
+}
+
 struct ur_ah *ur_ah_create(struct ur_pd *pd, const struct ibv_ah_attr *attr)
 {
 	struct ur_ah *ah = calloc(1, sizeof(*ah));
+	uint8_t index;
 
 	if (!ah)
 		return NULL;
@@ -17,6 +29,7 @@ struct ur_ah *ur_ah_create(struct ur_pd *pd, const struct ibv_ah_attr *attr)
 	ah->verbs.context = pd->verbs.context;
 	ah->verbs.pd = &pd->verbs;
 	ah->pd = pd;
+	ah->is_own = find_gid(pd->context->device, &attr->grh.dgid, &index);
 	atomic_fetch_add(&pd->objects, 1);
 	return ah;
 
@@ -39,17 +52,6 @@ static void make_gid(struct in_addr address, union ibv_gid *gid)
 {
 	*gid = (union ibv_gid){ .raw = { [10] = 0xff, [11] = 0xff } };
 	memcpy(&gid->raw[12], &address, sizeof(address));
-}
-
-static bool find_gid(const struct ur_device *device, const union ibv_gid *gid, uint8_t *index)
-{
-	for (unsigned i = 0; i < device->gid_count; i++) {
-		if (memcmp(&device->gids[i], gid, sizeof(*gid)) == 0) {
-			*index = (uint8_t)i;
-			return true;
-		}
-	}
-	return false;
 }
 
 static bool read_ipv6(const struct ur_device *device, const struct ibv_grh *grh,

@@ -10,6 +10,7 @@ struct ur_ah {
 	struct ibv_ah verbs; /* first */
 	struct ur_pd *pd;
 	struct ur_path path; /* UDP port 4791 */
+	bool is_own;         /* the address is one of the device's own */
 };
 
 struct ur_ah *ur_ah_create(struct ur_pd *pd, const struct ibv_ah_attr *attr);

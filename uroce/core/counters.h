@@ -23,6 +23,8 @@
 	X(rx_bad_pkey, "packets dropped: wrong partition key")               \
 	X(rx_unknown_qp, "packets dropped: no such queue pair")              \
 	X(rx_wrong_state, "packets dropped: the queue pair's state forbids") \
+	X(rx_bad_qkey, "datagrams dropped: wrong queue key")                 \
+	X(rx_no_receive, "datagrams dropped: no receive was posted")         \
 	X(rx_wrong_peer, "packets dropped: not from the queue pair's peer")  \
 	X(rx_unexpected, "packets dropped: not what was expected")           \
 	X(rx_duplicate, "requests received again")                           \
@@ -35,6 +37,10 @@
 	X(retransmitted, "packets sent again")                               \
 	X(probes, "requests sent again to ask for an answer")                \
 	X(timeouts, "acknowledgement timeouts")                              \
+	X(cm_sent, "connection manager: messages sent")                      \
+	X(cm_received, "connection manager: messages received")              \
+	X(cm_refused, "connection manager: messages for nobody, refused")    \
+	X(cm_dropped, "connection manager: messages dropped")                \
 	X(fault_dropped, "faults: packets dropped")                          \
 	X(fault_duplicated, "faults: packets sent twice")                    \
 	X(fault_reordered, "faults: packets sent out of order")              \

@@ -344,10 +344,16 @@ static void set_address(const struct ur_device *device, const union ibv_gid *gid
 		address->v6.sin6_scope_id = device->if_index;
 }
 
+void ur_device_address(const struct ur_device *device, uint8_t gid_index,
+		       union ur_sockaddr *address)
+{
+	set_address(device, &device->gids[gid_index], address);
+}
+
 size_t ur_device_addresses(const struct ur_device *device, struct ur_link_address *addresses)
 {
 	for (unsigned i = 0; i < device->gid_count; i++) {
-		set_address(device, &device->gids[i], &addresses[i].address);
+		ur_device_address(device, (uint8_t)i, &addresses[i].address);
 		addresses[i].gid_index = (uint8_t)i;
 	}
 	return device->gid_count;

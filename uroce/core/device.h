@@ -86,6 +86,10 @@ void ur_devices_at_exit(void);
  */
 size_t ur_device_addresses(const struct ur_device *device, struct ur_link_address *addresses);
 
+/* One of them. */
+void ur_device_address(const struct ur_device *device, uint8_t gid_index,
+		       union ur_sockaddr *address);
+
 /* Makes a path to a peer. port: UDP, in host order. Returns 0, or EINVAL and logs why. */
 int ur_device_path(const struct ur_device *device, const struct ibv_ah_attr *attr, uint16_t port,
 		   struct ur_path *path);

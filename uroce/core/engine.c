@@ -11,7 +11,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "../cm/gsi.h"
 #include "../link/address.h"
+#include "../transport/datagram.h"
 #include "device.h"
 #include "log.h"
 #include "qp.h"
@@ -61,6 +63,7 @@ struct ur_engine {
 
 /* ---- Packets that arrive ---- */
 
+/* A datagram's queue pair has none. */
 static bool is_from_peer(const struct ur_qp *qp, const struct ur_path *from)
 {
 	return from->gid_index == qp->path.gid_index &&
@@ -77,7 +80,7 @@ static void learn_port(struct ur_qp *qp, const struct ur_path *from)
 /* States in which requests are answered, and in which answers are waited for. */
 static bool responds(enum ibv_qp_state state)
 {
-	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+	return state >= IBV_QPS_RTR && state != IBV_QPS_ERR;
 }
 
 static bool requests(enum ibv_qp_state state)
@@ -98,10 +101,14 @@ static void receive(void *user_data, const struct ur_packet *packet, const struc
 	struct ur_qp *qp = find_qp(device, packet->dest_qpn);
 	uint32_t flags = ur_opcode_flags(packet->opcode);
 
-	if (!qp) {
+	if (packet->dest_qpn == UR_GSI_QPN) {
+		ur_gsi_receive(device, packet, from);
+	} else if (!qp) {
 		device->counters.rx_unknown_qp++;
 	} else if (!(flags & UR_IS_REQUEST ? responds : requests)(qp->attr.qp_state)) {
 		device->counters.rx_wrong_state++;
+	} else if (flags & UR_IS_UD) {
+		ur_datagram_receive(qp, packet, from);
 	} else if (!is_from_peer(qp, from)) {
 		device->counters.rx_wrong_peer++;
 	} else if (!(flags & UR_IS_RC)) {
@@ -433,7 +440,7 @@ static void go_on_sending(struct ur_device *device)
 		if (!qp || !qp->blocked)
 			continue;
 		qp->blocked = false;
-		ur_requester_transmit(qp, now);
+		ur_qp_transmit(qp, now);
 	}
 }
 
@@ -583,10 +590,19 @@ static void close_descriptors(struct ur_engine *engine)
 		close(engine->wake_fd);
 }
 
-/* Answers are not sent again unasked: the peer will ask. */
+/*
+ * Answers are not sent again unasked: the peer will ask. The connection manager's messages have no
+ * owner: it repeats them by its own timers.
+ */
 static void unsent(void *owner, uint32_t psn, uint8_t opcode)
 {
-	if (ur_opcode_flags(opcode) & UR_IS_REQUEST)
+	uint32_t flags = ur_opcode_flags(opcode);
+
+	if (!owner)
+		return;
+	if (flags & UR_IS_UD)
+		ur_datagram_unsent(owner, psn);
+	else if (flags & UR_IS_REQUEST)
 		ur_requester_unsent(owner, psn);
 }
 

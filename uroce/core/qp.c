@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "../transport/completion.h"
+#include "../transport/datagram.h"
 #include "clock.h"
 #include "engine.h"
 #include "qp_attr.h"
@@ -12,7 +13,7 @@
 
 static bool is_supported(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC;
+	return type == IBV_QPT_RC || type == IBV_QPT_UD;
 }
 
 static bool are_objects_valid(const struct ibv_context *context,
@@ -52,17 +53,11 @@ static int check_init_attr(const struct ur_context *context, const struct ibv_qp
 	return are_objects_valid(&context->verbs.context, attr) && is_cap_valid(&cap) ? 0 : EINVAL;
 }
 
-static void set_state(struct ur_qp *qp, enum ibv_qp_state state)
-{
-	qp->attr.qp_state = state;
-	qp->verbs.state = state;
-}
-
 /* As nothing has been modified yet. */
 static void set_initial_attr(struct ur_qp *qp)
 {
 	qp->attr = (struct ibv_qp_attr){ .cap = qp->cap, .path_mig_state = IBV_MIG_MIGRATED };
-	set_state(qp, IBV_QPS_RESET);
+	ur_qp_set_state(qp, IBV_QPS_RESET);
 }
 
 static void set_up_event(struct ur_qp *qp, struct ur_async_event *event, enum ibv_event_type type)
@@ -92,6 +87,7 @@ static void set_up(struct ur_qp *qp, struct ur_context *context,
 	qp->srq = (struct ur_srq *)attr->srq;
 	qp->cap = granted_cap(attr);
 	qp->signal_all = attr->sq_sig_all;
+	qp->mtu = 128U << qp->device->mtu;
 	qp->deadline = UR_NEVER;
 	pthread_mutex_init(&qp->builder_lock, NULL);
 	set_initial_attr(qp);
@@ -197,10 +193,11 @@ static void reset(struct ur_qp *qp)
 static int start_receiving(struct ur_qp *qp)
 {
 	qp->carrier = ur_link_carrier(qp->device->link);
-	qp->mtu = 128U << qp->attr.path_mtu;
+	if (!ur_qp_is_datagram(qp))
+		qp->mtu = 128U << qp->attr.path_mtu;
 	if (ur_responder_start(qp) != 0)
 		return ENOMEM;
-	set_state(qp, IBV_QPS_RTR);
+	ur_qp_set_state(qp, IBV_QPS_RTR);
 	return 0;
 }
 
@@ -209,8 +206,8 @@ static void start_sending(struct ur_qp *qp)
 	if (qp->attr.qp_state == IBV_QPS_RTR)
 		ur_requester_start(qp);
 	qp->attr.en_sqd_async_notify = 0;
-	set_state(qp, IBV_QPS_RTS);
-	ur_requester_transmit(qp, ur_clock_ns());
+	ur_qp_set_state(qp, IBV_QPS_RTS);
+	ur_qp_transmit(qp, ur_clock_ns());
 }
 
 /* The requester finishes what it has begun, and begins no more. */
@@ -229,7 +226,7 @@ void ur_qp_check_drained(struct ur_qp *qp)
 
 static void drain(struct ur_qp *qp)
 {
-	set_state(qp, IBV_QPS_SQD);
+	ur_qp_set_state(qp, IBV_QPS_SQD);
 	ur_qp_check_drained(qp);
 }
 
@@ -251,7 +248,7 @@ static int enter(struct ur_qp *qp, enum ibv_qp_state state)
 		ur_qp_to_error(qp);
 		return 0;
 	default:
-		set_state(qp, state);
+		ur_qp_set_state(qp, state);
 		return 0;
 	}
 }
@@ -340,15 +337,32 @@ bool ur_qp_takes_sends(const struct ur_qp *qp)
 	return qp->attr.qp_state >= IBV_QPS_RTS;
 }
 
+void ur_qp_transmit(struct ur_qp *qp, uint64_t now)
+{
+	if (ur_qp_is_datagram(qp))
+		ur_datagram_transmit(qp);
+	else
+		ur_requester_transmit(qp, now);
+}
+
 void ur_qp_add_sends(struct ur_qp *qp, uint32_t count)
 {
 	qp->sq.tail += count;
-	if (qp->attr.qp_state == IBV_QPS_ERR) {
+	if (qp->attr.qp_state >= IBV_QPS_SQE) {
 		ur_qp_flush(qp);
 		return;
 	}
-	ur_requester_transmit(qp, ur_clock_ns());
+	ur_qp_transmit(qp, ur_clock_ns());
 	ur_engine_flush(qp->device);
+}
+
+static int fill(struct ur_qp *qp, uint32_t ahead, const struct ibv_send_wr *wr)
+{
+	int error = ur_send_queue_fill(&qp->sq, ahead, wr, qp->signal_all);
+
+	if (error || !ur_qp_is_datagram(qp))
+		return error;
+	return ur_datagram_describe(qp, ur_send_queue_at(&qp->sq, qp->sq.tail + ahead), wr);
 }
 
 static int post_sends(struct ur_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
@@ -357,7 +371,7 @@ static int post_sends(struct ur_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	int error = ur_qp_takes_sends(qp) ? 0 : EINVAL;
 
 	while (wr && !error) {
-		error = ur_send_queue_fill(&qp->sq, count, wr, qp->signal_all);
+		error = fill(qp, count, wr);
 		if (!error) {
 			wr = wr->next;
 			count++;

@@ -31,11 +31,11 @@ struct ur_qp {
 	/* Since ready to receive. */
 	struct ur_path path;
 	struct ur_carrier *carrier;
-	uint32_t mtu; /* bytes of payload in a packet */
+	uint32_t mtu; /* bytes of payload in a packet; of datagrams from the start */
 
 	struct ur_send_queue sq;
 	struct ur_recv_queue rq;
-	struct ur_requester requester;
+	struct ur_requester requester; /* of datagrams: its next_psn only */
 	struct ur_responder responder;
 
 	/* One of each can wait to be read. */
@@ -65,6 +65,11 @@ struct ur_qp {
 	int staged_error;
 };
 
+static inline bool ur_qp_is_datagram(const struct ur_qp *qp)
+{
+	return qp->verbs.qp_type == IBV_QPT_UD;
+}
+
 /* NULL and errno. */
 struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_ex *attr);
 /* Returns 0 or an errno. Waits until its events are acknowledged. */
@@ -84,6 +89,14 @@ int ur_qp_set_wr_ops(struct ur_qp *qp, uint64_t ops);
 
 /* Whether the state permits to post sends. */
 bool ur_qp_takes_sends(const struct ur_qp *qp);
+static inline void ur_qp_set_state(struct ur_qp *qp, enum ibv_qp_state state)
+{
+	qp->attr.qp_state = state;
+	qp->verbs.state = state;
+}
+
+/* Sends what it can. */
+void ur_qp_transmit(struct ur_qp *qp, uint64_t now);
 /* Begins with count entries that were filled behind the tail of the send queue. */
 void ur_qp_add_sends(struct ur_qp *qp, uint32_t count);
 

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 
+#include "../transport/datagram.h"
 #include "qp.h"
 
 #define SUPPORTED_OPS                                                                           \
@@ -11,6 +12,8 @@
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                              \
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |              \
 	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
+
+#define DATAGRAM_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
 static struct ur_qp *qp_of(struct ibv_qp_ex *verbs)
 {
@@ -38,8 +41,12 @@ static void start(struct ibv_qp_ex *verbs)
 
 static void check_staged(struct ur_qp *qp)
 {
-	for (uint32_t i = 0; i < qp->staged; i++)
-		note_error(qp, ur_send_wqe_check(ur_send_queue_at(&qp->sq, qp->sq.tail + i)));
+	for (uint32_t i = 0; i < qp->staged; i++) {
+		const struct ur_send_wqe *wqe = ur_send_queue_at(&qp->sq, qp->sq.tail + i);
+
+		note_error(qp, ur_qp_is_datagram(qp) ? ur_datagram_check(qp, wqe)
+						     : ur_send_wqe_check(wqe));
+	}
 }
 
 static int complete(struct ibv_qp_ex *verbs)
@@ -77,6 +84,8 @@ static void stage(struct ibv_qp_ex *verbs, struct ibv_send_wr *wr)
 	wr->wr_id = verbs->wr_id;
 	wr->send_flags = verbs->wr_flags;
 	note_error(qp, ur_send_queue_describe(&qp->sq, qp->staged, wr, qp->signal_all));
+	/* It comes later. */
+	ur_send_queue_at(&qp->sq, qp->sq.tail + qp->staged)->remote_qpn = 0;
 	qp->staged++;
 }
 
@@ -187,11 +196,22 @@ static void set_inline_data(struct ibv_qp_ex *verbs, void *addr, size_t length)
 	set_inline_data_list(verbs, 1, &(struct ibv_data_buf){ .addr = addr, .length = length });
 }
 
+static void set_ud_addr(struct ibv_qp_ex *verbs, struct ibv_ah *ah, uint32_t remote_qpn,
+			uint32_t remote_qkey)
+{
+	struct ur_qp *qp = qp_of(verbs);
+	struct ur_send_wqe *wqe = newest(qp);
+
+	if (wqe)
+		note_error(qp, ur_datagram_set_address(qp, wqe, ah, remote_qpn, remote_qkey));
+}
+
 int ur_qp_set_wr_ops(struct ur_qp *qp, uint64_t ops)
 {
 	struct ibv_qp_ex *verbs = &qp->verbs_ex;
+	uint64_t supported = ur_qp_is_datagram(qp) ? DATAGRAM_OPS : SUPPORTED_OPS;
 
-	if (ops & ~(uint64_t)SUPPORTED_OPS)
+	if (ops & ~supported)
 		return EOPNOTSUPP;
 	verbs->wr_atomic_cmp_swp = stage_compare_swap;
 	verbs->wr_atomic_fetch_add = stage_fetch_add;
@@ -206,6 +226,7 @@ int ur_qp_set_wr_ops(struct ur_qp *qp, uint64_t ops)
 	verbs->wr_set_inline_data_list = set_inline_data_list;
 	verbs->wr_set_sge = set_sge;
 	verbs->wr_set_sge_list = set_sge_list;
+	verbs->wr_set_ud_addr = set_ud_addr;
 	verbs->wr_start = start;
 	verbs->wr_complete = complete;
 	verbs->wr_abort = cancel;

@@ -1,7 +1,9 @@
 #include "qp_table.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "device.h"
 
@@ -13,14 +15,26 @@ static uint16_t after(uint16_t index)
 	return index == UINT16_MAX ? FIRST_QP : (uint16_t)(index + 1);
 }
 
+/* At a random number: peers may still know those of a process that had this one's place before. */
+static bool begin(struct ur_qp_table *table)
+{
+	if (table->entries)
+		return true;
+	table->entries = calloc(PLACES, sizeof(*table->entries));
+	/* Without random numbers it begins where it happens to. */
+	if (getrandom(&table->next, sizeof(table->next), GRND_NONBLOCK) < 0 ||
+	    table->next < FIRST_QP)
+		table->next = FIRST_QP;
+	return table->entries;
+}
+
 uint16_t ur_qp_table_add(struct ur_qp_table *table, struct ur_qp *qp)
 {
-	uint16_t index = table->next < FIRST_QP ? FIRST_QP : table->next;
+	uint16_t index;
 
-	if (!table->entries)
-		table->entries = calloc(PLACES, sizeof(*table->entries));
-	if (!table->entries || table->count == UR_MAX_QPS)
+	if (!begin(table) || table->count == UR_MAX_QPS)
 		return 0;
+	index = table->next;
 	while (table->entries[index])
 		index = after(index);
 	table->entries[index] = qp;

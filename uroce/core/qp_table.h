@@ -1,6 +1,6 @@
 /*
  * Queue pair numbers. 0 and 1 are the management queue pairs; the others are handed out in turn, so
- * that a number is not used again soon.
+ * that a number is not used again soon, from a random one on.
  */
 #ifndef UR_QP_TABLE_H
 #define UR_QP_TABLE_H

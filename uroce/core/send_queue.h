@@ -39,6 +39,11 @@ struct ur_send_wqe {
 	uint32_t packets; /* sequence numbers that it takes; 0: a local operation */
 	uint32_t ssn;
 	enum ibv_wc_status status; /* what it will complete with */
+
+	/* Of a datagram. */
+	struct ur_path path;
+	uint32_t remote_qpn; /* 0: it has no address yet */
+	uint32_t remote_qkey;
 };
 
 struct ur_send_queue {

@@ -35,6 +35,13 @@ static inline void ur_address_set_port(union ur_sockaddr *address, uint16_t port
 		address->v6.sin6_port = htons(port);
 }
 
+/* Whether it stands for all addresses of its family. */
+static inline bool ur_address_is_any(const union ur_sockaddr *address)
+{
+	return ur_address_is_ipv4(address) ? address->v4.sin_addr.s_addr == htonl(INADDR_ANY)
+					   : IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
+}
+
 /* Whether address and port are the same. */
 static inline bool ur_address_equal(const union ur_sockaddr *a, const union ur_sockaddr *b)
 {

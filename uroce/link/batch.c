@@ -428,17 +428,11 @@ static bool has_room(const struct ur_batch *batch, const struct ur_tx *tx)
 	       batch->piece_count + 1 + tx->payload_count + 1 <= UR_BATCH_PIECES;
 }
 
-static size_t size_of(const struct ur_packet *packet)
-{
-	return ur_headers_size(packet->opcode) + packet->payload_length +
-	       ur_padding(packet->payload_length) + UR_ICRC_SIZE;
-}
-
 static void send_packet(struct ur_carrier *carrier, const struct ur_path *path,
 			const struct ur_tx *tx)
 {
 	struct ur_batch *batch = batch_of(carrier);
-	size_t size = size_of(tx->packet);
+	size_t size = ur_packet_size(tx->packet);
 
 	if (!batch->socks[path->gid_index] || size > UR_MAX_DATAGRAM) {
 		batch->counters->tx_failed++;

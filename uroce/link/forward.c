@@ -63,6 +63,17 @@ int ur_forward(const struct ur_socket *sock, uint8_t number, const union ur_sock
 	return sendmsg(sock->fd, &header, 0) < 0 ? errno : 0;
 }
 
+bool ur_forward_is_there(const struct ur_socket *sock, uint8_t number)
+{
+	union ur_sockaddr address = neighbour(sock, number);
+	struct ur_socket probe;
+	int error = ur_socket_open(&probe, &address, sock->gid_index);
+
+	if (!error)
+		ur_socket_close(&probe);
+	return error == EADDRINUSE;
+}
+
 bool ur_is_envelope(const struct ur_socket *sock, const union ur_sockaddr *from,
 		    const uint8_t *data, size_t length)
 {

@@ -24,6 +24,9 @@
 int ur_forward(const struct ur_socket *sock, uint8_t number, const union ur_sockaddr *sender,
 	       const void *data, size_t length);
 
+/* Whether a process has that number: that is, whether its port is taken. */
+bool ur_forward_is_there(const struct ur_socket *sock, uint8_t number);
+
 /* Whether a datagram from that address to sock is an envelope. */
 bool ur_is_envelope(const struct ur_socket *sock, const union ur_sockaddr *from,
 		    const uint8_t *data, size_t length);

@@ -305,6 +305,11 @@ int ur_link_receive(struct ur_link *link, ur_receive_fn receive, void *user_data
 	return 0;
 }
 
+bool ur_link_pass_on(struct ur_link *link, uint8_t number, bool if_there)
+{
+	return ur_receiver_pass_on(&link->receiver, number, if_there);
+}
+
 void ur_link_watch(struct ur_link *link, bool readable)
 {
 	for (unsigned i = 0; i < link->sock_count; i++)

@@ -59,6 +59,14 @@ uint16_t ur_link_port_of(uint32_t qpn);
 int ur_link_receive(struct ur_link *link, ur_receive_fn receive, void *user_data);
 
 /*
+ * Called by receive only: passes the packet that it is called for on to the process with that
+ * number, of the same address. if_there: makes sure first that there is one, which takes several
+ * system calls. False: there is none, or what is received here may not be passed on (see
+ * forward.h).
+ */
+bool ur_link_pass_on(struct ur_link *link, uint8_t number, bool if_there);
+
+/*
  * Whether the epoll entries of the sockets report that they are readable (armed). A thread that
  * polls disarms them, so that the engine's thread sleeps on. No system call if it is so already.
  */

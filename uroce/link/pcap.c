@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <netinet/ip.h>
-#include <netinet/ip6.h>
 #include <netinet/udp.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,11 +12,11 @@
 #include <unistd.h>
 
 #include "../core/log.h"
+#include "../wire/ip.h"
 #include "address.h"
 
 #define MAGIC_NANOSECONDS UINT32_C(0xa1b23c4d)
 #define LINKTYPE_RAW      101
-#define HOP_LIMIT         64
 #define UDP_SIZE          sizeof(struct udphdr)
 
 struct file_header {
@@ -151,65 +149,12 @@ struct timespec ur_pcap_now(void)
 	return now;
 }
 
-/* Sum of 16-bit words, for the checksums of the Internet. */
-static uint64_t sum(uint64_t start, const void *data, size_t length)
-{
-	const uint8_t *bytes = data;
-
-	for (size_t i = 0; i + 1 < length; i += 2)
-		start += (uint32_t)bytes[i] << 8 | bytes[i + 1];
-	if (length % 2 == 1)
-		start += (uint32_t)bytes[length - 1] << 8;
-	return start;
-}
-
-static uint16_t checksum(uint64_t sum)
-{
-	while (sum > UINT16_MAX)
-		sum = (sum & UINT16_MAX) + (sum >> 16);
-	return htons((uint16_t)~sum);
-}
-
-static size_t put_ipv4(uint8_t *headers, const struct ur_flow *flow, uint16_t id, size_t udp_length)
-{
-	struct iphdr ip = {
-		.version = 4,
-		.ihl = sizeof(ip) / 4,
-		.tot_len = htons((uint16_t)(sizeof(ip) + udp_length)),
-		.id = htons(id),
-		.frag_off = htons(IP_DF),
-		.ttl = HOP_LIMIT,
-		.protocol = IPPROTO_UDP,
-		.saddr = flow->source.v4.sin_addr.s_addr,
-		.daddr = flow->dest.v4.sin_addr.s_addr,
-	};
-
-	ip.check = checksum(sum(0, &ip, sizeof(ip)));
-	memcpy(headers, &ip, sizeof(ip));
-	return sizeof(ip);
-}
-
-static size_t put_ipv6(uint8_t *headers, const struct ur_flow *flow, size_t udp_length)
-{
-	const struct ip6_hdr ip = {
-		.ip6_flow = htonl(6 << 28),
-		.ip6_plen = htons((uint16_t)udp_length),
-		.ip6_nxt = IPPROTO_UDP,
-		.ip6_hlim = HOP_LIMIT,
-		.ip6_src = flow->source.v6.sin6_addr,
-		.ip6_dst = flow->dest.v6.sin6_addr,
-	};
-
-	memcpy(headers, &ip, sizeof(ip));
-	return sizeof(ip);
-}
-
 /* Of the pseudo header: addresses, which end the IP header, protocol and length. */
 static uint64_t pseudo_sum(const uint8_t *ip_end, bool is_ipv4, size_t udp_length)
 {
 	size_t addresses = 2 * (is_ipv4 ? sizeof(struct in_addr) : sizeof(struct in6_addr));
 
-	return sum(IPPROTO_UDP + udp_length, ip_end - addresses, addresses);
+	return ur_ip_sum(IPPROTO_UDP + udp_length, ip_end - addresses, addresses);
 }
 
 static size_t put_udp(uint8_t *at, const struct ur_flow *flow, const void *data, size_t length)
@@ -221,7 +166,7 @@ static size_t put_udp(uint8_t *at, const struct ur_flow *flow, const void *data,
 	};
 	uint64_t total = pseudo_sum(at, ur_address_is_ipv4(&flow->source), UDP_SIZE + length);
 
-	udp.check = checksum(sum(sum(total, &udp, UDP_SIZE), data, length));
+	udp.check = ur_ip_checksum(ur_ip_sum(ur_ip_sum(total, &udp, UDP_SIZE), data, length));
 	/* 0 would say that there is none. */
 	if (udp.check == 0)
 		udp.check = UINT16_MAX;
@@ -239,10 +184,9 @@ static void fail(struct ur_pcap *pcap, int error)
 void ur_pcap_record(struct ur_pcap *pcap, struct timespec time, const struct ur_flow *flow,
 		    uint16_t ip_id, const void *data, size_t length)
 {
-	uint8_t headers[sizeof(struct ip6_hdr) + UDP_SIZE];
+	uint8_t headers[UR_IPV6_HEADER_SIZE + UDP_SIZE];
 	size_t udp_length = UDP_SIZE + length;
-	size_t size = ur_address_is_ipv4(&flow->source) ? put_ipv4(headers, flow, ip_id, udp_length)
-							: put_ipv6(headers, flow, udp_length);
+	size_t size = ur_ip_header(flow, ip_id, udp_length, headers);
 	struct record_header record = { .seconds = (uint32_t)time.tv_sec,
 					.nanoseconds = (uint32_t)time.tv_nsec };
 	struct iovec pieces[] = {

@@ -9,7 +9,7 @@
 #define PKEY_MASK 0x7fff
 
 /* What the datagrams of one message have in common. */
-struct delivery {
+struct ur_delivery {
 	struct ur_receiver *receiver;
 	const struct ur_socket *sock;
 	struct ur_flow flow;
@@ -18,9 +18,12 @@ struct delivery {
 	struct timespec time;
 	ur_receive_fn receive;
 	void *user_data;
+	/* The packet that is being handled; NULL: it came in an envelope. */
+	const uint8_t *data;
+	size_t length;
 };
 
-static void capture(const struct delivery *delivery, const struct ur_flow *flow, uint16_t ip_id,
+static void capture(const struct ur_delivery *delivery, const struct ur_flow *flow, uint16_t ip_id,
 		    const uint8_t *data, size_t length)
 {
 	if (delivery->receiver->pcap)
@@ -56,23 +59,38 @@ static bool take_apart(struct ur_receiver *receiver, const uint8_t *data, size_t
 }
 
 /*
- * Sends on what came to port 4791 for the queue pair of another process. Number 0 is none of those:
- * that process has 4791 itself while it lives.
+ * Only what came to port 4791, and not in an envelope. Number 0 is none of the processes that
+ * something is passed on to: it has 4791 itself while it lives.
  */
-static void pass_on(struct delivery *delivery, uint32_t qpn, const uint8_t *data, size_t length)
+static bool can_pass_on(const struct ur_delivery *delivery, uint8_t number)
+{
+	return delivery->data && number > 0 &&
+	       ur_address_port(&delivery->sock->address) == UR_UDP_PORT;
+}
+
+static void pass_on(const struct ur_delivery *delivery, uint8_t number)
 {
 	struct ur_counters *counters = delivery->receiver->counters;
-	uint8_t number = (uint8_t)(qpn >> 16);
 
-	if (number == 0 || ur_address_port(&delivery->sock->address) != UR_UDP_PORT)
-		counters->rx_unknown_qp++;
-	else if (ur_forward(delivery->sock, number, &delivery->flow.source, data, length) == 0)
+	if (ur_forward(delivery->sock, number, &delivery->flow.source, delivery->data,
+		       delivery->length) == 0)
 		counters->rx_forwarded++;
 	else
 		counters->tx_failed++;
 }
 
-static bool has_right_icrc(struct delivery *delivery, const uint8_t *data, size_t length,
+bool ur_receiver_pass_on(const struct ur_receiver *receiver, uint8_t number, bool if_there)
+{
+	const struct ur_delivery *delivery = receiver->delivery;
+
+	if (!can_pass_on(delivery, number) ||
+	    (if_there && !ur_forward_is_there(delivery->sock, number)))
+		return false;
+	pass_on(delivery, number);
+	return true;
+}
+
+static bool has_right_icrc(struct ur_delivery *delivery, const uint8_t *data, size_t length,
 			   uint16_t *ip_id)
 {
 	if (ur_icrc_check(&delivery->flow, data, length, delivery->any_id, ip_id))
@@ -82,23 +100,25 @@ static bool has_right_icrc(struct delivery *delivery, const uint8_t *data, size_
 }
 
 /* ip_id: in, the one to expect; out, the one it had. */
-static void handle_packet(struct delivery *delivery, const uint8_t *data, size_t length,
+static void handle_packet(struct ur_delivery *delivery, const uint8_t *data, size_t length,
 			  uint16_t *ip_id)
 {
 	struct ur_packet packet;
 	bool valid = has_right_icrc(delivery, data, length, ip_id);
 
 	capture(delivery, &delivery->flow, *ip_id, data, length);
+	delivery->data = data;
+	delivery->length = length;
 	if (!valid || !take_apart(delivery->receiver, data, length, &packet))
 		return;
 	if (is_ours(delivery->receiver, packet.dest_qpn))
 		delivery->receive(delivery->user_data, &packet, &delivery->from);
-	else
-		pass_on(delivery, packet.dest_qpn, data, length);
+	else if (!ur_receiver_pass_on(delivery->receiver, (uint8_t)(packet.dest_qpn >> 16), false))
+		delivery->receiver->counters->rx_unknown_qp++;
 }
 
 /* The packet in an envelope: the owner of 4791 has seen it before. */
-static void handle_envelope(struct delivery *delivery, const uint8_t *data, size_t length)
+static void handle_envelope(struct ur_delivery *delivery, const uint8_t *data, size_t length)
 {
 	struct ur_flow flow = delivery->flow;
 	struct ur_path from = delivery->from;
@@ -113,6 +133,7 @@ static void handle_envelope(struct delivery *delivery, const uint8_t *data, size
 	flow.source = from.remote;
 	ur_address_set_port(&flow.dest, UR_UDP_PORT);
 	capture(delivery, &flow, 0, data, length);
+	delivery->data = NULL;
 	if (!take_apart(delivery->receiver, data, length, &packet))
 		return;
 	if (is_ours(delivery->receiver, packet.dest_qpn))
@@ -121,7 +142,7 @@ static void handle_envelope(struct delivery *delivery, const uint8_t *data, size
 		delivery->receiver->counters->rx_unknown_qp++;
 }
 
-static void handle_datagram(struct delivery *delivery, const uint8_t *data, size_t length,
+static void handle_datagram(struct ur_delivery *delivery, const uint8_t *data, size_t length,
 			    uint16_t *ip_id)
 {
 	struct ur_counters *counters = delivery->receiver->counters;
@@ -157,7 +178,7 @@ static size_t segment_size(struct msghdr *header, size_t length)
  * Packets of a message have consecutive identifications. A message begins with 0, as its sender
  * sent it, or goes on where the last one ended, if the network or the device took that apart.
  */
-static void handle_message(struct delivery *delivery, const uint8_t *data, size_t length,
+static void handle_message(struct ur_delivery *delivery, const uint8_t *data, size_t length,
 			   size_t segment)
 {
 	struct ur_receiver *receiver = delivery->receiver;
@@ -176,7 +197,7 @@ static void handle_message(struct delivery *delivery, const uint8_t *data, size_
 	receiver->expected_id = first_id == 0 ? 0 : ip_id;
 }
 
-static void handle(struct delivery *delivery, unsigned index)
+static void handle(struct ur_delivery *delivery, unsigned index)
 {
 	struct ur_receiver *receiver = delivery->receiver;
 	struct mmsghdr *header = &receiver->headers[index];
@@ -228,12 +249,12 @@ int ur_receiver_receive(struct ur_receiver *receiver, const struct ur_socket *so
 			ur_receive_fn receive, void *user_data)
 {
 	int received = recvmmsg(sock->fd, receiver->headers, receiver->wanted, 0, NULL);
-	struct delivery delivery;
+	struct ur_delivery delivery;
 
 	if (received <= 0)
 		return 0;
 	receiver->wanted = next_wanted(receiver->wanted, (unsigned)received);
-	delivery = (struct delivery){
+	delivery = (struct ur_delivery){
 		.receiver = receiver,
 		.sock = sock,
 		.flow.dest = sock->address,
@@ -242,9 +263,11 @@ int ur_receiver_receive(struct ur_receiver *receiver, const struct ur_socket *so
 		.receive = receive,
 		.user_data = user_data,
 	};
+	receiver->delivery = &delivery;
 	for (unsigned i = 0; i < (unsigned)received; i++) {
 		handle(&delivery, i);
 		prepare(receiver, i);
 	}
+	receiver->delivery = NULL;
 	return received;
 }

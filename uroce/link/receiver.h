@@ -22,12 +22,16 @@ union ur_receiver_control {
 	char bytes[CMSG_SPACE(sizeof(int))];
 };
 
+struct ur_delivery;
+
 struct ur_receiver {
 	struct ur_counters *counters;
 	struct ur_pcap *pcap; /* NULL: none */
 	uint8_t number;       /* of this process */
 	uint16_t expected_id; /* identification of the next datagram's first packet */
 	unsigned wanted;      /* buffers to offer to the system */
+	/* What receive is being called for. */
+	const struct ur_delivery *delivery;
 
 	struct mmsghdr headers[UR_RECEIVER_BUFFERS];
 	struct iovec pieces[UR_RECEIVER_BUFFERS];
@@ -43,5 +47,8 @@ void ur_receiver_init(struct ur_receiver *receiver, uint8_t number, struct ur_co
 /* Receives what the socket has, one system call's worth. Returns how many datagrams that were. */
 int ur_receiver_receive(struct ur_receiver *receiver, const struct ur_socket *sock,
 			ur_receive_fn receive, void *user_data);
+
+/* See ur_link_pass_on. */
+bool ur_receiver_pass_on(const struct ur_receiver *receiver, uint8_t number, bool if_there);
 
 #endif

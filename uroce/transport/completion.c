@@ -49,12 +49,18 @@ void ur_complete_send(struct ur_qp *qp, enum ibv_wc_status status)
 	push(qp, qp->send_cq, &wc, false);
 }
 
+bool ur_take_recv(struct ur_qp *qp, struct ur_recv_wqe *wqe)
+{
+	return qp->srq ? ur_srq_take(qp->srq, wqe) : ur_recv_queue_take(&qp->rq, wqe);
+}
+
 void ur_complete_recv(struct ur_qp *qp, const struct ur_recv_wqe *wqe, struct ibv_wc *wc,
 		      bool solicited)
 {
 	wc->wr_id = wqe->wr_id;
 	wc->qp_num = qp->verbs.qp_num;
-	wc->src_qp = qp->attr.dest_qp_num;
+	if (wc->src_qp == 0)
+		wc->src_qp = qp->attr.dest_qp_num;
 	push(qp, qp->recv_cq, wc, solicited);
 }
 
@@ -73,7 +79,7 @@ void ur_qp_flush(struct ur_qp *qp)
 		ur_complete_send(qp, IBV_WC_WR_FLUSH_ERR);
 	qp->sq.next = qp->sq.tail;
 	qp->requester.current = qp->sq.tail;
-	if (qp->srq)
+	if (qp->srq || qp->attr.qp_state == IBV_QPS_SQE)
 		return;
 	while (ur_recv_queue_take(&qp->rq, &wqe))
 		flush_recv(qp, &wqe);
@@ -90,8 +96,7 @@ void ur_qp_to_error(struct ur_qp *qp)
 	if (qp->attr.qp_state == IBV_QPS_ERR)
 		return;
 	qp->responder.job_count = 0;
-	qp->attr.qp_state = IBV_QPS_ERR;
-	qp->verbs.state = IBV_QPS_ERR;
+	ur_qp_set_state(qp, IBV_QPS_ERR);
 	ur_engine_set_timer(qp->device, qp, UR_NEVER);
 	if (qp->responder.message == UR_SEND_MESSAGE)
 		flush_recv(qp, &qp->responder.wqe);

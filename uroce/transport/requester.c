@@ -332,22 +332,6 @@ static void fill_request(const struct ur_qp *qp, const struct ur_send_wqe *wqe, 
 	}
 }
 
-/* Where the payload of packet number index is. Returns the number of pieces, or -1. */
-static int find_payload(const struct ur_qp *qp, const struct ur_send_wqe *wqe, uint32_t index,
-			const struct ur_packet *packet, struct iovec parts[UR_MAX_SGE])
-{
-	uint64_t start = bytes_before(qp, wqe, index);
-
-	if (packet->payload_length == 0)
-		return 0;
-	if (!wqe->is_inline)
-		return ur_gather(qp->device, qp->pd, wqe->sges, wqe->sge_count, start,
-				 packet->payload_length, parts);
-	parts[0].iov_base = wqe->inline_data + start;
-	parts[0].iov_len = packet->payload_length;
-	return 1;
-}
-
 static void carry(struct ur_qp *qp, const struct ur_packet *packet, const struct iovec *parts,
 		  int count)
 {
@@ -408,7 +392,8 @@ static void send_packet(struct ur_qp *qp, struct ur_send_wqe *wqe)
 	int count;
 
 	fill_request(qp, wqe, index, &packet);
-	count = find_payload(qp, wqe, index, &packet, parts);
+	count = ur_gather_entry(qp->device, qp->pd, wqe, bytes_before(qp, wqe, index),
+				packet.payload_length, parts);
 	if (count < 0) {
 		fail_current(qp, IBV_WC_LOC_PROT_ERR);
 		return;

@@ -256,13 +256,6 @@ static void fail_receive(struct ur_qp *qp, enum ur_nak_code code, enum ibv_wc_st
 
 /* ---- Execution ---- */
 
-static bool take_receive(struct ur_qp *qp)
-{
-	struct ur_recv_wqe *wqe = &qp->responder.wqe;
-
-	return qp->srq ? ur_srq_take(qp->srq, wqe) : ur_recv_queue_take(&qp->rq, wqe);
-}
-
 static bool permits(const struct ur_qp *qp, int access)
 {
 	return (qp->attr.qp_access_flags & (unsigned)access) == (unsigned)access;
@@ -310,7 +303,7 @@ static enum outcome execute_send(struct ur_qp *qp, const struct ur_packet *packe
 	enum ibv_wc_status status;
 
 	if (flags & UR_IS_FIRST) {
-		if (!take_receive(qp))
+		if (!ur_take_recv(qp, &qp->responder.wqe))
 			return NOT_READY;
 		r->message = UR_SEND_MESSAGE;
 		r->received = 0;
@@ -379,7 +372,7 @@ static enum outcome execute_write(struct ur_qp *qp, const struct ur_packet *pack
 	target = has_data ? find_target(qp, packet) : NULL;
 	if (has_data && !target)
 		return ACCESS_ERROR;
-	if ((flags & UR_HAS_IMM) && !take_receive(qp))
+	if ((flags & UR_HAS_IMM) && !ur_take_recv(qp, &qp->responder.wqe))
 		return NOT_READY;
 	if (has_data)
 		write_payload(r, packet, target);

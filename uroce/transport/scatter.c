@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "../core/mr.h"
-#include "../link/carrier.h"
+#include "../core/send_queue.h"
 
 static uint64_t sges_length(const struct ibv_sge *sges, unsigned count)
 {
@@ -49,6 +49,19 @@ int ur_gather(const struct ur_device *device, const struct ur_pd *pd, const stru
 	      unsigned count, uint64_t offset, size_t length, struct iovec *parts)
 {
 	return find_parts(device, pd, sges, count, offset, length, 0, parts);
+}
+
+int ur_gather_entry(const struct ur_device *device, const struct ur_pd *pd,
+		    const struct ur_send_wqe *wqe, uint64_t offset, size_t length,
+		    struct iovec parts[UR_MAX_SGE])
+{
+	if (length == 0)
+		return 0;
+	if (!wqe->is_inline)
+		return ur_gather(device, pd, wqe->sges, wqe->sge_count, offset, length, parts);
+	parts[0].iov_base = wqe->inline_data + offset;
+	parts[0].iov_len = length;
+	return 1;
 }
 
 enum ibv_wc_status ur_scatter(const struct ur_device *device, const struct ur_pd *pd,

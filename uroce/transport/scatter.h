@@ -10,8 +10,11 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "../link/carrier.h"
+
 struct ur_device;
 struct ur_pd;
+struct ur_send_wqe;
 
 /*
  * Copies length bytes to the place offset bytes into the pieces. Returns IBV_WC_SUCCESS,
@@ -28,5 +31,10 @@ enum ibv_wc_status ur_scatter(const struct ur_device *device, const struct ur_pd
  */
 int ur_gather(const struct ur_device *device, const struct ur_pd *pd, const struct ibv_sge *sges,
 	      unsigned count, uint64_t offset, size_t length, struct iovec *parts);
+
+/* The same for what an entry of a send queue sends, which may stand in the entry. */
+int ur_gather_entry(const struct ur_device *device, const struct ur_pd *pd,
+		    const struct ur_send_wqe *wqe, uint64_t offset, size_t length,
+		    struct iovec parts[UR_MAX_SGE]);
 
 #endif

@@ -151,6 +151,13 @@ static inline size_t ur_padding(size_t payload_length)
 /* Size of the headers that an opcode has, BTH included. */
 size_t ur_headers_size(uint8_t opcode);
 
+/* Of the datagram that the packet is, from its headers to its ICRC. */
+static inline size_t ur_packet_size(const struct ur_packet *packet)
+{
+	return ur_headers_size(packet->opcode) + packet->payload_length +
+	       ur_padding(packet->payload_length) + UR_ICRC_SIZE;
+}
+
 /* AETH syndromes (section 9.7.5.2.1): the upper three bits are the kind. */
 #define UR_SYNDROME_ACK     0x00 /* | credits, UR_CREDITS_UNLIMITED: not counted */
 #define UR_SYNDROME_RNR_NAK 0x20 /* | timer */

@@ -1,9 +1,11 @@
 #include "qp_surroundings.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "../../../uroce/core/engine.h"
 #include "../../../uroce/transport/completion.h"
+#include "../../../uroce/transport/datagram.h"
 
 struct surroundings around;
 
@@ -117,6 +119,36 @@ void ur_requester_transmit(struct ur_qp *qp, uint64_t now)
 	assert_true(now > 0);
 	around.builder_locked = is_locked(&qp->builder_lock);
 	around.calls.transmit++;
+}
+
+int ur_datagram_describe(const struct ur_qp *qp, struct ur_send_wqe *wqe,
+			 const struct ibv_send_wr *wr)
+{
+	wqe->remote_qpn = wr->wr.ud.remote_qpn;
+	return ur_datagram_check(qp, wqe);
+}
+
+int ur_datagram_set_address(const struct ur_qp *qp, struct ur_send_wqe *wqe,
+			    const struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+{
+	(void)qp;
+	(void)ah;
+	(void)qkey;
+	wqe->remote_qpn = qpn;
+	return 0;
+}
+
+int ur_datagram_check(const struct ur_qp *qp, const struct ur_send_wqe *wqe)
+{
+	(void)qp;
+	return wqe->remote_qpn == PEER_QPN ? 0 : EINVAL;
+}
+
+void ur_datagram_transmit(struct ur_qp *qp)
+{
+	(void)qp;
+	assert_device_locked();
+	around.calls.datagram_transmit++;
 }
 
 void ur_qp_to_error(struct ur_qp *qp)

@@ -1,3 +1,6 @@
+/* First: it has parameters with the names of the nodes. */
+#include "../../../uroce/link/address.h"
+
 #include "simulation.h"
 
 #include <errno.h>
@@ -7,9 +10,11 @@
 
 #include "../../../uroce/core/engine.h"
 #include "../../../uroce/transport/completion.h"
+#include "../../../uroce/transport/datagram.h"
 
 struct ur_link {
 	struct ur_carrier carrier;
+	struct node *self;
 	struct node *peer;
 };
 
@@ -17,12 +22,14 @@ struct flying {
 	struct ur_packet packet;
 	uint8_t *payload;
 	struct node *to;
+	struct ur_path from;
 	struct flying *next;
 };
 
 struct node a, b;
 
 const struct simulation_config simulation_defaults = {
+	.type = IBV_QPT_RC,
 	.mtu = IBV_MTU_1024,
 	.rd_atomic = 4,
 	.timeout = 14,
@@ -43,6 +50,7 @@ static uint64_t now;
 static unsigned packets;
 static unsigned counts[256];
 static struct ur_packet newest[256];
+static struct ur_path newest_path;
 static struct ur_link links[2];
 
 /* ---- The link ---- */
@@ -69,13 +77,13 @@ static struct flying *copy_of(const struct flying *flying)
 
 /* Through the bytes of the wire, so that what has no place in them is not carried. */
 static struct flying *make_flying(const struct ur_packet *packet, const uint8_t *payload,
-				  struct node *to)
+				  struct node *to, const struct ur_path *from)
 {
 	uint8_t bytes[UR_MAX_HEADERS + 4096 + 3 + UR_ICRC_SIZE] = { 0 };
 	size_t headers = ur_packet_encode(packet, bytes);
 	size_t length = headers + packet->payload_length + ur_padding(packet->payload_length) +
 			UR_ICRC_SIZE;
-	struct flying flying = { .to = to };
+	struct flying flying = { .to = to, .from = *from };
 
 	assert_true(packet->payload_length <= 4096);
 	if (packet->payload_length > 0)
@@ -85,14 +93,26 @@ static struct flying *make_flying(const struct ur_packet *packet, const uint8_t 
 	return copy_of(&flying);
 }
 
+/* As a node's packets come to others: from its address of that number, and its port. */
+static struct ur_path path_from(const struct node *node, uint8_t gid_index)
+{
+	struct ur_path from = { .gid_index = gid_index };
+
+	ur_device_address(&node->device, gid_index, &from.remote);
+	ur_address_set_port(&from.remote,
+			    ur_link_port_of((uint32_t)ur_link_number(node->device.link) << 16));
+	return from;
+}
+
 static void link_send(struct ur_carrier *carrier, const struct ur_path *path,
 		      const struct ur_tx *tx)
 {
 	struct ur_link *link = (struct ur_link *)carrier;
+	struct ur_path from = path_from(link->self, path->gid_index);
+	bool to_self = tx->packet->dest_qpn >> 16 == ur_link_number(link);
 	uint8_t payload[4096];
 	size_t used = 0;
 
-	(void)path;
 	if (carrier->blocked) {
 		carrier->unsent(tx->owner, tx->packet->psn, tx->packet->opcode);
 		return;
@@ -105,7 +125,8 @@ static void link_send(struct ur_carrier *carrier, const struct ur_path *path,
 	assert_int_equal(used, tx->packet->payload_length);
 	counts[tx->packet->opcode]++;
 	newest[tx->packet->opcode] = *tx->packet;
-	enqueue(make_flying(tx->packet, payload, link->peer));
+	newest_path = *path;
+	enqueue(make_flying(tx->packet, payload, to_self ? link->self : link->peer, &from));
 }
 
 static void link_flush(struct ur_carrier *carrier)
@@ -115,7 +136,9 @@ static void link_flush(struct ur_carrier *carrier)
 
 static void link_unsent(void *owner, uint32_t psn, uint8_t opcode)
 {
-	if (ur_opcode_flags(opcode) & UR_IS_REQUEST)
+	if (ur_opcode_flags(opcode) & UR_IS_UD)
+		ur_datagram_unsent(owner, psn);
+	else if (ur_opcode_flags(opcode) & UR_IS_REQUEST)
 		ur_requester_unsent(owner, psn);
 }
 
@@ -145,6 +168,7 @@ int ur_engine_start(struct ur_device *device)
 			     .flush = link_flush,
 			     .unsent = link_unsent,
 			     .window = SIMULATION_WINDOW },
+		.self = device == &a.device ? &a : &b,
 		.peer = device == &a.device ? &b : &a,
 	};
 	device->link = link;
@@ -214,11 +238,14 @@ static void respond(struct node *node)
 	}
 }
 
-static void receive(struct node *to, const struct ur_packet *packet)
+static void receive(struct node *to, const struct ur_packet *packet, const struct ur_path *from)
 {
 	enum ibv_qp_state state = to->qp->attr.qp_state;
 
-	if (ur_opcode_flags(packet->opcode) & UR_IS_REQUEST) {
+	if (ur_opcode_flags(packet->opcode) & UR_IS_UD) {
+		if (state >= IBV_QPS_RTR && state != IBV_QPS_ERR)
+			ur_datagram_receive(to->qp, packet, from);
+	} else if (ur_opcode_flags(packet->opcode) & UR_IS_REQUEST) {
 		if (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD)
 			ur_responder_receive(to->qp, packet);
 	} else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD) {
@@ -228,13 +255,15 @@ static void receive(struct node *to, const struct ur_packet *packet)
 
 void simulation_deliver(struct node *to, const struct ur_packet *packet)
 {
-	receive(to, packet);
+	struct ur_path from = path_from(to == &a ? &b : &a, 0);
+
+	receive(to, packet, &from);
 	respond(to);
 }
 
 static void deliver(struct flying *flying)
 {
-	receive(flying->to, &flying->packet);
+	receive(flying->to, &flying->packet, &flying->from);
 	free(flying->payload);
 	free(flying);
 }
@@ -355,9 +384,16 @@ const struct ur_packet *simulation_last(uint8_t opcode)
 	return &newest[opcode];
 }
 
+const struct ur_path *simulation_last_path(void)
+{
+	return &newest_path;
+}
+
 void simulation_inject(const struct ur_packet *packet, const void *payload)
 {
-	enqueue(make_flying(packet, payload, &b));
+	struct ur_path from = path_from(&a, 0);
+
+	enqueue(make_flying(packet, payload, &b, &from));
 }
 
 void simulation_block(bool blocked)
@@ -378,8 +414,10 @@ static struct ur_mr *register_memory(struct node *node)
 static void create_qp(struct node *node, const struct simulation_config *config)
 {
 	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = IBV_QPT_RC,
-		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.qp_type = config->type,
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     (config->send_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+		.send_ops_flags = config->send_ops,
 		.pd = &node->pd->verbs,
 		.send_cq = &node->send_cq->verbs,
 		.recv_cq = &node->recv_cq->verbs,
@@ -397,12 +435,15 @@ static void create_qp(struct node *node, const struct simulation_config *config)
 
 static void create_node(struct node *node, const struct simulation_config *config)
 {
+	uint8_t number = node == &a ? 1 : 2;
+
 	memset(node, 0, sizeof(*node));
 	node->device.verbs.transport_type = IBV_TRANSPORT_IB;
 	strcpy(node->device.verbs.name, node == &a ? "uroce_a" : "uroce_b");
 	node->device.mtu = IBV_MTU_4096;
-	node->device.gid_count = 1;
-	memcpy(node->device.gids[0].raw, (uint8_t[16]){ [10] = 0xff, 0xff, 127, 0, 0, 1 }, 16);
+	node->device.gid_count = 2;
+	memcpy(node->device.gids[0].raw, (uint8_t[16]){ [10] = 0xff, 0xff, 127, 0, 0, number }, 16);
+	memcpy(node->device.gids[1].raw, (uint8_t[16]){ 0xfd, [15] = number }, 16);
 	pthread_mutex_init(&node->device.lock, NULL);
 	node->memory = aligned_alloc(4096, MEMORY_SIZE);
 	assert_non_null(node->memory);
@@ -425,9 +466,24 @@ static void modify(struct node *node, struct ibv_qp_attr attr, int mask)
 	assert_int_equal(ur_qp_modify(node->qp, &attr, mask), 0);
 }
 
+static void start_datagrams(struct node *node, const struct simulation_config *config)
+{
+	modify(node,
+	       (struct ibv_qp_attr){
+		       .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = SIMULATION_QKEY },
+	       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+	modify(node, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR }, IBV_QP_STATE);
+	modify(node, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .sq_psn = config->psn },
+	       IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
 static void connect_node(struct node *node, const struct node *peer,
 			 const struct simulation_config *config)
 {
+	if (config->type == IBV_QPT_UD) {
+		start_datagrams(node, config);
+		return;
+	}
 	modify(node,
 	       (struct ibv_qp_attr){
 		       .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = config->access },

@@ -22,6 +22,7 @@ typedef enum fate (*fate_fn)(const struct ur_packet *packet, unsigned count, voi
 
 #define MEMORY_SIZE       (1 << 20)
 #define SIMULATION_WINDOW (256 * 1024)
+#define SIMULATION_QKEY   0x11111111
 
 struct node {
 	struct ur_device device;
@@ -37,6 +38,8 @@ struct node {
 
 /* What queue pairs are made with; simulation_defaults, then changes. */
 struct simulation_config {
+	enum ibv_qp_type type; /* RC or UD */
+	uint64_t send_ops;     /* of the extended interface; 0: without that */
 	enum ibv_mtu mtu;
 	unsigned rd_atomic;
 	unsigned timeout;
@@ -74,6 +77,8 @@ unsigned simulation_packets(void);
 /* Of the newest packet with that opcode; fails the test if there was none. */
 const struct ur_packet *simulation_last(uint8_t opcode);
 unsigned simulation_count(uint8_t opcode);
+/* Where the newest packet went to. */
+const struct ur_path *simulation_last_path(void);
 
 /* Puts a packet on the way to b as if a had sent it. */
 void simulation_inject(const struct ur_packet *packet, const void *payload);

@@ -60,11 +60,25 @@ static void test_a_handle_holds_its_path_and_its_domain(void **state)
 	assert_int_equal(ah->path.remote.v4.sin_port, htons(4791));
 	assert_int_equal(ah->path.remote.v4.sin_addr.s_addr, inet_addr("192.0.2.9"));
 	assert_ptr_equal(ah->verbs.pd, &core.pd->verbs);
+	assert_false(ah->is_own);
 	assert_int_equal(ur_pd_dealloc(core.pd), EBUSY);
 	assert_int_equal(ur_ah_destroy(ah), 0);
 	attr.grh.sgid_index = 0;
 	assert_null(ur_ah_create(core.pd, &attr));
 	assert_int_equal(errno, EINVAL);
+}
+
+static void test_addresses_of_the_device_itself_are_known(void **state)
+{
+	struct ibv_ah_attr attr = { .is_global = 1,
+				    .port_num = 1,
+				    .grh = { .dgid = gid("::ffff:192.0.2.1"), .sgid_index = 1 } };
+	struct ur_ah *ah = ur_ah_create(core.pd, &attr);
+
+	(void)state;
+	assert_non_null(ah);
+	assert_true(ah->is_own);
+	assert_int_equal(ur_ah_destroy(ah), 0);
 }
 
 static void test_the_way_back_of_an_ipv6_datagram(void **state)
@@ -129,6 +143,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ah_test(test_a_handle_holds_its_path_and_its_domain),
+		ah_test(test_addresses_of_the_device_itself_are_known),
 		ah_test(test_the_way_back_of_an_ipv6_datagram),
 		ah_test(test_the_way_back_of_an_ipv4_datagram),
 		ah_test(test_there_is_no_way_back_from_what_was_not_sent_to_us),

@@ -182,7 +182,6 @@ static void test_what_is_not_there_yet_is_not_supported(void **state)
 {
 	(void)state;
 	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_UC);
-	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_UD);
 	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_RAW_PACKET);
 	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_XRC_SEND);
 	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_XRC_RECV);
@@ -251,6 +250,37 @@ static void test_the_way_to_ready_to_send(void **state)
 	assert_int_equal(around.calls.responder_start, 1);
 	assert_int_equal(around.calls.requester_start, 1);
 	assert_int_equal(around.requester_psn, 0x654321);
+	ur_qp_destroy(qp);
+}
+
+static void test_datagrams_have_a_transport_of_their_own(void **state)
+{
+	struct ibv_qp_init_attr_ex init_attr = surroundings_init_attr();
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .wr.ud.remote_qpn = PEER_QPN }, *bad;
+	struct ur_qp *qp;
+
+	(void)state;
+	init_attr.qp_type = IBV_QPT_UD;
+	qp = ur_qp_create(&around.context, &init_attr);
+	assert_non_null(qp);
+	assert_int_equal(surroundings_modify(qp, IBV_QPS_INIT, INIT_MASK), EINVAL);
+	assert_int_equal(surroundings_modify(qp, IBV_QPS_INIT,
+					     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+						     IBV_QP_QKEY),
+			 0);
+	assert_int_equal(surroundings_modify(qp, IBV_QPS_RTR, RTR_MASK), EINVAL);
+	assert_int_equal(surroundings_modify(qp, IBV_QPS_RTR, IBV_QP_STATE), 0);
+	assert_int_equal(surroundings_modify(qp, IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+	assert_state(qp, IBV_QPS_RTS);
+	assert_int_equal(qp->mtu, 4096);
+	assert_int_equal(around.requester_psn, 0x654321);
+	assert_int_equal(around.calls.datagram_transmit, 1);
+	assert_int_equal(ur_qp_post_send(&qp->verbs, &wr, &bad), 0);
+	assert_int_equal(around.calls.datagram_transmit, 2);
+	wr.wr.ud.remote_qpn++;
+	assert_int_equal(ur_qp_post_send(&qp->verbs, &wr, &bad), EINVAL);
+	assert_int_equal(around.calls.datagram_transmit, 2);
+	assert_int_equal(around.calls.transmit, 0);
 	ur_qp_destroy(qp);
 }
 
@@ -736,6 +766,7 @@ int main(void)
 		qp_test(test_what_is_not_there_yet_is_not_supported),
 		qp_test(test_no_number_left_is_a_lack_of_memory),
 		qp_test(test_the_way_to_ready_to_send),
+		qp_test(test_datagrams_have_a_transport_of_their_own),
 		qp_test(test_what_is_refused_changes_nothing),
 		qp_test(test_without_memory_for_the_responder_the_attributes_stay),
 		qp_test(test_the_path_mtu_is_at_most_the_devices),

@@ -57,14 +57,15 @@ static void test_a_number_is_not_given_again_before_all_others(void **state)
 
 static void test_management_numbers_are_not_given_and_the_table_ends(void **state)
 {
+	uint16_t index = 0;
+
 	(void)state;
 	for (unsigned i = 0; i < UR_MAX_QPS; i++) {
-		uint16_t index = ur_qp_table_add(&table, qp(i));
-
+		index = ur_qp_table_add(&table, qp(i));
 		assert_true(index >= 2);
 	}
 	assert_int_equal(ur_qp_table_add(&table, qp(0)), 0);
-	ur_qp_table_remove(&table, 1000);
+	ur_qp_table_remove(&table, index);
 	assert_true(ur_qp_table_add(&table, qp(0)) >= 2);
 	assert_int_equal(ur_qp_table_add(&table, qp(0)), 0);
 }

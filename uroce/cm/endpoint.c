@@ -1,0 +1,592 @@
+#include "endpoint.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "../core/clock.h"
+
+/* What a REJ or an MRA answers. */
+enum { ABOUT_REQ, ABOUT_REP, ABOUT_OTHER };
+
+#define SIDR_REJECTED 2
+
+/* ---- Saying and waiting ---- */
+
+static void say_event(struct ur_endpoint *endpoint, enum ur_cm_event_kind kind,
+		      const struct ur_cm_message *message)
+{
+	if (!endpoint->released)
+		endpoint->hooks->event(endpoint, kind, message);
+}
+
+static void set_ids(const struct ur_endpoint *endpoint, struct ur_cm_message *message)
+{
+	message->transaction_id = endpoint->transaction_id;
+	message->local_id = endpoint->local_id;
+	message->remote_id = endpoint->remote_id;
+	/* Those have one id, which is the asker's. */
+	if (message->kind == UR_CM_SIDR_REP) {
+		message->local_id = endpoint->remote_id;
+		message->remote_id = 0;
+	}
+}
+
+/* Keeps the message. */
+static void say(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+{
+	if (message != &endpoint->sent)
+		endpoint->sent = *message;
+	set_ids(endpoint, &endpoint->sent);
+	endpoint->hooks->send(endpoint, &endpoint->sent);
+}
+
+static void say_again(struct ur_endpoint *endpoint)
+{
+	endpoint->hooks->send(endpoint, &endpoint->sent);
+}
+
+static void enter(struct ur_endpoint *endpoint, enum ur_endpoint_state state)
+{
+	endpoint->state = state;
+	endpoint->deadline = UR_NEVER;
+}
+
+static void enter_for(struct ur_endpoint *endpoint, enum ur_endpoint_state state, uint64_t now,
+		      uint64_t ms)
+{
+	endpoint->state = state;
+	endpoint->deadline = now + ms * UR_NS_PER_MS;
+}
+
+/* The message is repeated while the state lasts. */
+static void ask(struct ur_endpoint *endpoint, enum ur_endpoint_state state,
+		const struct ur_cm_message *message, uint64_t now)
+{
+	enter_for(endpoint, state, now, endpoint->first_interval_ms);
+	endpoint->interval = endpoint->first_interval_ms * UR_NS_PER_MS;
+	endpoint->retries_left = UR_CM_RETRIES;
+	say(endpoint, message);
+}
+
+static void enter_timewait(struct ur_endpoint *endpoint, uint64_t now)
+{
+	enter_for(endpoint, UR_ENDPOINT_TIMEWAIT, now, UR_CM_TIMEWAIT_MS);
+}
+
+/* The last word of one that has no connection. */
+static void say_finally(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+			uint64_t now)
+{
+	enter_for(endpoint, UR_ENDPOINT_LINGER, now, UR_CM_LINGER_MS);
+	say(endpoint, message);
+}
+
+/* ---- Messages ---- */
+
+/*
+ * What the peer's REJ means, that it may not know our identifier yet: see Linux's
+ * cm_acquire_rejected_id.
+ */
+static void set_guid(struct ur_cm_rej *rej, uint64_t guid)
+{
+	rej->info_length = sizeof(guid);
+	for (size_t i = 0; i < sizeof(guid); i++)
+		rej->info[i] = (uint8_t)(guid >> (56 - 8 * i));
+}
+
+/* Nobody waits for an answer to what was sent any more. */
+static void say_timeout(struct ur_endpoint *endpoint, uint64_t now)
+{
+	struct ur_cm_message rej = {
+		.kind = UR_CM_REJ,
+		.rej = { .message = ABOUT_OTHER, .reason = UR_CM_TIMEOUT },
+	};
+
+	set_guid(&rej.rej, endpoint->sent.kind == UR_CM_REQ ? endpoint->sent.req.ca_guid
+							    : endpoint->sent.rep.ca_guid);
+	say_finally(endpoint, &rej, now);
+}
+
+static void ask_to_disconnect(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+			      uint64_t now)
+{
+	struct ur_cm_message dreq = *message;
+
+	dreq.dreq.remote_qpn = endpoint->remote_qpn;
+	endpoint->transaction_id = (uint64_t)endpoint->local_id << 32 | UR_CM_DREQ;
+	ask(endpoint, UR_ENDPOINT_DREQ_SENT, &dreq, now);
+}
+
+/* message: with the program's private data. */
+static void agree_to_disconnect(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+				uint64_t now)
+{
+	struct ur_cm_message drep = *message;
+
+	drep.kind = UR_CM_DREP;
+	enter_timewait(endpoint, now);
+	say(endpoint, &drep);
+}
+
+/* Is not kept: whoever asks again is answered again. */
+static void say_drep(struct ur_endpoint *endpoint, const struct ur_cm_message *dreq)
+{
+	struct ur_cm_message drep = { .kind = UR_CM_DREP };
+
+	set_ids(endpoint, &drep);
+	drep.transaction_id = dreq->transaction_id;
+	endpoint->hooks->send(endpoint, &drep);
+}
+
+/* The program has not decided yet: the peer need not ask again so soon. */
+static void say_mra(struct ur_endpoint *endpoint, uint8_t about)
+{
+	struct ur_cm_message mra = {
+		.kind = UR_CM_MRA,
+		.mra = { .message = about, .service_timeout = UR_CM_SERVICE_TIMEOUT },
+	};
+
+	set_ids(endpoint, &mra);
+	endpoint->hooks->send(endpoint, &mra);
+}
+
+/* ---- What the program says ---- */
+
+static int say_request(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+		       enum ur_endpoint_state state, uint64_t now)
+{
+	if (endpoint->state != UR_ENDPOINT_IDLE)
+		return EINVAL;
+	endpoint->transaction_id = (uint64_t)endpoint->local_id << 32 | message->kind;
+	if (message->kind == UR_CM_REQ)
+		endpoint->local_qpn = message->req.qpn;
+	ask(endpoint, state, message, now);
+	return 0;
+}
+
+static int say_reply(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+		     uint64_t now)
+{
+	if (endpoint->state != UR_ENDPOINT_REQ_RCVD)
+		return EINVAL;
+	endpoint->local_qpn = message->rep.qpn;
+	ask(endpoint, UR_ENDPOINT_REP_SENT, message, now);
+	return 0;
+}
+
+static int say_ready(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+{
+	if (endpoint->state != UR_ENDPOINT_REP_RCVD)
+		return EINVAL;
+	enter(endpoint, UR_ENDPOINT_ESTABLISHED);
+	say(endpoint, message);
+	say_event(endpoint, UR_CM_EVENT_ESTABLISHED, NULL);
+	return 0;
+}
+
+static int say_no(struct ur_endpoint *endpoint, const struct ur_cm_message *message, uint64_t now)
+{
+	struct ur_cm_message rej = *message;
+
+	switch (endpoint->state) {
+	case UR_ENDPOINT_REQ_RCVD:
+		rej.rej.message = ABOUT_REQ;
+		break;
+	case UR_ENDPOINT_REP_RCVD:
+		rej.rej.message = ABOUT_REP;
+		break;
+	case UR_ENDPOINT_REQ_SENT:
+	case UR_ENDPOINT_REP_SENT:
+		rej.rej.message = ABOUT_OTHER;
+		break;
+	default:
+		return EINVAL;
+	}
+	say_finally(endpoint, &rej, now);
+	return 0;
+}
+
+static int say_answer(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+		      uint64_t now)
+{
+	if (endpoint->state != UR_ENDPOINT_SIDR_REQ_RCVD)
+		return EINVAL;
+	say_finally(endpoint, message, now);
+	return 0;
+}
+
+static int say_disconnect(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+			  uint64_t now)
+{
+	if (endpoint->state == UR_ENDPOINT_ESTABLISHED)
+		ask_to_disconnect(endpoint, message, now);
+	else if (endpoint->state == UR_ENDPOINT_DREQ_RCVD)
+		agree_to_disconnect(endpoint, message, now);
+	else
+		return EINVAL;
+	return 0;
+}
+
+int ur_endpoint_send(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+		     uint64_t now)
+{
+	switch (message->kind) {
+	case UR_CM_REQ:
+		return say_request(endpoint, message, UR_ENDPOINT_REQ_SENT, now);
+	case UR_CM_SIDR_REQ:
+		return say_request(endpoint, message, UR_ENDPOINT_SIDR_REQ_SENT, now);
+	case UR_CM_REP:
+		return say_reply(endpoint, message, now);
+	case UR_CM_RTU:
+		return say_ready(endpoint, message);
+	case UR_CM_REJ:
+		return say_no(endpoint, message, now);
+	case UR_CM_SIDR_REP:
+		return say_answer(endpoint, message, now);
+	case UR_CM_DREQ:
+		return say_disconnect(endpoint, message, now);
+	default:
+		return EINVAL;
+	}
+}
+
+int ur_endpoint_established(struct ur_endpoint *endpoint)
+{
+	if (endpoint->state != UR_ENDPOINT_REP_SENT)
+		return EINVAL;
+	enter(endpoint, UR_ENDPOINT_ESTABLISHED);
+	say_event(endpoint, UR_CM_EVENT_ESTABLISHED, NULL);
+	return 0;
+}
+
+/* ---- What the peer says ---- */
+
+static bool is_request(const struct ur_cm_message *message)
+{
+	return message->kind == UR_CM_REQ || message->kind == UR_CM_SIDR_REQ;
+}
+
+/*
+ * The peer's identifier is not known before its REP; and a REJ may come of one that does not know
+ * ours.
+ */
+static bool is_from_peer(const struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+{
+	bool knows_us = message->remote_id == endpoint->local_id;
+
+	if (message->kind == UR_CM_SIDR_REP)
+		return message->local_id == endpoint->local_id;
+	if (is_request(message) || (message->kind == UR_CM_REJ && message->remote_id == 0))
+		return endpoint->remote_id != 0 && message->local_id == endpoint->remote_id;
+	return knows_us && (endpoint->remote_id == 0 || message->local_id == endpoint->remote_id);
+}
+
+static bool has_refused(const struct ur_endpoint *endpoint)
+{
+	return endpoint->state == UR_ENDPOINT_LINGER && endpoint->sent.kind == UR_CM_REJ;
+}
+
+static void take_req(struct ur_endpoint *endpoint)
+{
+	if (endpoint->state == UR_ENDPOINT_REQ_RCVD)
+		say_mra(endpoint, ABOUT_REQ);
+	else if (endpoint->state == UR_ENDPOINT_REP_SENT || has_refused(endpoint))
+		say_again(endpoint);
+}
+
+static void take_sidr_req(struct ur_endpoint *endpoint)
+{
+	if (endpoint->state == UR_ENDPOINT_LINGER && endpoint->sent.kind == UR_CM_SIDR_REP)
+		say_again(endpoint);
+}
+
+/* Capped, and it gives no further retries, so the peer cannot make us wait for ever. */
+static void take_mra(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+		     uint64_t now)
+{
+	const struct ur_cm_mra *mra = &message->mra;
+	unsigned exponent = mra->service_timeout < UR_CM_MAX_SERVICE_TIMEOUT
+				    ? mra->service_timeout
+				    : UR_CM_MAX_SERVICE_TIMEOUT;
+	uint64_t deadline = now + (UINT64_C(4096) << exponent);
+	bool about_this = (endpoint->state == UR_ENDPOINT_REQ_SENT && mra->message == ABOUT_REQ) ||
+			  (endpoint->state == UR_ENDPOINT_REP_SENT && mra->message == ABOUT_REP);
+
+	if (about_this && deadline > endpoint->deadline)
+		endpoint->deadline = deadline;
+}
+
+static void take_first_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+{
+	endpoint->remote_id = message->local_id;
+	endpoint->remote_qpn = message->rep.qpn;
+	enter(endpoint, UR_ENDPOINT_REP_RCVD);
+	say_event(endpoint, UR_CM_EVENT_REPLIED, message);
+}
+
+/* It comes to one that has given up its request: now the peer's identifier is known. */
+static void refuse_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+{
+	endpoint->remote_id = message->local_id;
+	say(endpoint, &endpoint->sent);
+}
+
+static void take_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+{
+	if (endpoint->state == UR_ENDPOINT_REQ_SENT)
+		take_first_rep(endpoint, message);
+	else if (endpoint->state == UR_ENDPOINT_REP_RCVD)
+		say_mra(endpoint, ABOUT_REP);
+	else if (endpoint->state == UR_ENDPOINT_ESTABLISHED && endpoint->sent.kind == UR_CM_RTU)
+		say_again(endpoint);
+	else if (has_refused(endpoint))
+		refuse_rep(endpoint, message);
+}
+
+static void take_rtu(struct ur_endpoint *endpoint)
+{
+	if (endpoint->state != UR_ENDPOINT_REP_SENT)
+		return;
+	enter(endpoint, UR_ENDPOINT_ESTABLISHED);
+	say_event(endpoint, UR_CM_EVENT_ESTABLISHED, NULL);
+}
+
+static void take_rej(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+		     uint64_t now)
+{
+	switch (endpoint->state) {
+	case UR_ENDPOINT_REQ_SENT:
+	case UR_ENDPOINT_REQ_RCVD:
+	case UR_ENDPOINT_REP_SENT:
+		if (message->rej.reason == UR_CM_STALE_CONNECTION)
+			enter_timewait(endpoint, now);
+		else
+			enter(endpoint, UR_ENDPOINT_ENDED);
+		say_event(endpoint, UR_CM_EVENT_REJECTED, message);
+		break;
+	case UR_ENDPOINT_REP_RCVD:
+		enter_timewait(endpoint, now);
+		say_event(endpoint, UR_CM_EVENT_REJECTED, message);
+		break;
+	case UR_ENDPOINT_ESTABLISHED:
+	case UR_ENDPOINT_DREQ_SENT:
+		enter_timewait(endpoint, now);
+		say_event(endpoint, UR_CM_EVENT_DISCONNECTED, message);
+		break;
+	default:
+		break;
+	}
+}
+
+static void take_dreq(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+		      uint64_t now)
+{
+	if (message->dreq.remote_qpn != endpoint->local_qpn)
+		return;
+	switch (endpoint->state) {
+	case UR_ENDPOINT_REP_SENT:
+	case UR_ENDPOINT_ESTABLISHED:
+		endpoint->transaction_id = message->transaction_id;
+		enter(endpoint, UR_ENDPOINT_DREQ_RCVD);
+		say_event(endpoint, UR_CM_EVENT_DISCONNECTED, NULL);
+		break;
+	case UR_ENDPOINT_DREQ_SENT:
+		/* Both have asked at once: the program has said what there is to say. */
+		say_drep(endpoint, message);
+		enter_timewait(endpoint, now);
+		say_event(endpoint, UR_CM_EVENT_DISCONNECTED, NULL);
+		break;
+	case UR_ENDPOINT_TIMEWAIT:
+	case UR_ENDPOINT_LINGER:
+		say_drep(endpoint, message);
+		break;
+	default:
+		break;
+	}
+}
+
+static void take_drep(struct ur_endpoint *endpoint, uint64_t now)
+{
+	if (endpoint->state != UR_ENDPOINT_DREQ_SENT)
+		return;
+	enter_timewait(endpoint, now);
+	say_event(endpoint, UR_CM_EVENT_DISCONNECTED, NULL);
+}
+
+static void take_sidr_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+{
+	if (endpoint->state != UR_ENDPOINT_SIDR_REQ_SENT)
+		return;
+	enter(endpoint, UR_ENDPOINT_ENDED);
+	say_event(endpoint, UR_CM_EVENT_LOOKED_UP, message);
+}
+
+static void take(struct ur_endpoint *endpoint, const struct ur_cm_message *message, uint64_t now)
+{
+	switch (message->kind) {
+	case UR_CM_REQ:
+		take_req(endpoint);
+		break;
+	case UR_CM_MRA:
+		take_mra(endpoint, message, now);
+		break;
+	case UR_CM_REJ:
+		take_rej(endpoint, message, now);
+		break;
+	case UR_CM_REP:
+		take_rep(endpoint, message);
+		break;
+	case UR_CM_RTU:
+		take_rtu(endpoint);
+		break;
+	case UR_CM_DREQ:
+		take_dreq(endpoint, message, now);
+		break;
+	case UR_CM_DREP:
+		take_drep(endpoint, now);
+		break;
+	case UR_CM_SIDR_REQ:
+		take_sidr_req(endpoint);
+		break;
+	case UR_CM_SIDR_REP:
+		take_sidr_rep(endpoint, message);
+		break;
+	default:
+		break;
+	}
+}
+
+void ur_endpoint_receive(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+			 uint64_t now)
+{
+	if (is_from_peer(endpoint, message))
+		take(endpoint, message, now);
+}
+
+/* ---- Beginning and end ---- */
+
+void ur_endpoint_init(struct ur_endpoint *endpoint, const struct ur_endpoint_hooks *hooks,
+		      uint32_t local_id)
+{
+	memset(endpoint, 0, sizeof(*endpoint));
+	endpoint->hooks = hooks;
+	endpoint->local_id = local_id;
+	endpoint->first_interval_ms = UR_CM_FIRST_INTERVAL_MS;
+	enter(endpoint, UR_ENDPOINT_IDLE);
+}
+
+void ur_endpoint_begin(struct ur_endpoint *endpoint, const struct ur_cm_message *request)
+{
+	bool is_connection = request->kind == UR_CM_REQ;
+
+	endpoint->transaction_id = request->transaction_id;
+	endpoint->remote_id = request->local_id;
+	if (is_connection)
+		endpoint->remote_qpn = request->req.qpn;
+	enter(endpoint, is_connection ? UR_ENDPOINT_REQ_RCVD : UR_ENDPOINT_SIDR_REQ_RCVD);
+	say_event(endpoint, is_connection ? UR_CM_EVENT_REQUESTED : UR_CM_EVENT_LOOK_UP, request);
+}
+
+bool ur_endpoint_is_live(const struct ur_endpoint *endpoint)
+{
+	return endpoint->state >= UR_ENDPOINT_REQ_RCVD &&
+	       endpoint->state <= UR_ENDPOINT_ESTABLISHED;
+}
+
+void ur_endpoint_end_stale(struct ur_endpoint *endpoint, uint64_t now)
+{
+	const struct ur_cm_message dreq = { .kind = UR_CM_DREQ };
+
+	if (endpoint->state != UR_ENDPOINT_ESTABLISHED)
+		return;
+	/* As Linux, but without waiting for an answer: the one that would give it is gone. */
+	ask_to_disconnect(endpoint, &dreq, now);
+	enter_timewait(endpoint, now);
+	say_event(endpoint, UR_CM_EVENT_DISCONNECTED, NULL);
+}
+
+void ur_endpoint_release(struct ur_endpoint *endpoint, uint64_t now)
+{
+	const struct ur_cm_message rej = { .kind = UR_CM_REJ, .rej.reason = UR_CM_CONSUMER };
+	const struct ur_cm_message dreq = { .kind = UR_CM_DREQ };
+	const struct ur_cm_message sidr_rep = { .kind = UR_CM_SIDR_REP,
+						.sidr_rep.status = SIDR_REJECTED };
+
+	endpoint->released = true;
+	switch (endpoint->state) {
+	case UR_ENDPOINT_IDLE:
+	case UR_ENDPOINT_SIDR_REQ_SENT:
+		enter(endpoint, UR_ENDPOINT_ENDED);
+		break;
+	case UR_ENDPOINT_REQ_SENT:
+		say_timeout(endpoint, now);
+		break;
+	case UR_ENDPOINT_REQ_RCVD:
+	case UR_ENDPOINT_REP_SENT:
+	case UR_ENDPOINT_REP_RCVD:
+		say_no(endpoint, &rej, now);
+		break;
+	case UR_ENDPOINT_SIDR_REQ_RCVD:
+		say_answer(endpoint, &sidr_rep, now);
+		break;
+	case UR_ENDPOINT_ESTABLISHED:
+	case UR_ENDPOINT_DREQ_RCVD:
+		say_disconnect(endpoint, &dreq, now);
+		break;
+	case UR_ENDPOINT_DREQ_SENT:
+	case UR_ENDPOINT_TIMEWAIT:
+	case UR_ENDPOINT_LINGER:
+	case UR_ENDPOINT_ENDED:
+		break;
+	}
+}
+
+/* ---- Time ---- */
+
+static void ask_again(struct ur_endpoint *endpoint, uint64_t now)
+{
+	endpoint->retries_left--;
+	endpoint->interval *= 2;
+	endpoint->deadline = now + endpoint->interval;
+	say_again(endpoint);
+}
+
+static void give_up(struct ur_endpoint *endpoint, uint64_t now)
+{
+	switch (endpoint->state) {
+	case UR_ENDPOINT_REQ_SENT:
+	case UR_ENDPOINT_REP_SENT:
+		say_timeout(endpoint, now);
+		say_event(endpoint, UR_CM_EVENT_UNREACHABLE, NULL);
+		break;
+	case UR_ENDPOINT_SIDR_REQ_SENT:
+		enter(endpoint, UR_ENDPOINT_ENDED);
+		say_event(endpoint, UR_CM_EVENT_UNREACHABLE, NULL);
+		break;
+	default: /* DREQ_SENT */
+		enter_timewait(endpoint, now);
+		say_event(endpoint, UR_CM_EVENT_DISCONNECTED, NULL);
+		break;
+	}
+}
+
+static void end(struct ur_endpoint *endpoint)
+{
+	bool was_connected = endpoint->state == UR_ENDPOINT_TIMEWAIT;
+
+	enter(endpoint, UR_ENDPOINT_ENDED);
+	if (was_connected)
+		say_event(endpoint, UR_CM_EVENT_TIMEWAIT_EXIT, NULL);
+}
+
+void ur_endpoint_run_timer(struct ur_endpoint *endpoint, uint64_t now)
+{
+	if (now < endpoint->deadline)
+		return;
+	if (endpoint->state == UR_ENDPOINT_TIMEWAIT || endpoint->state == UR_ENDPOINT_LINGER)
+		end(endpoint);
+	else if (endpoint->retries_left > 0)
+		ask_again(endpoint, now);
+	else
+		give_up(endpoint, now);
+}

@@ -1,0 +1,151 @@
+#include "route.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../link/address.h"
+
+/* As the system's default. */
+#define HOP_LIMIT 64
+
+/* ---- Addresses ---- */
+
+static bool is_link_local(const union ur_sockaddr *address)
+{
+	return !ur_address_is_ipv4(address) && IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr);
+}
+
+union ibv_gid ur_cm_gid_of(const union ur_sockaddr *address)
+{
+	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff } };
+
+	if (ur_address_is_ipv4(address))
+		memcpy(&gid.raw[12], &address->v4.sin_addr, sizeof(address->v4.sin_addr));
+	else
+		memcpy(gid.raw, &address->v6.sin6_addr, sizeof(gid.raw));
+	return gid;
+}
+
+int ur_cm_gid_index(const struct ur_device *device, const union ur_sockaddr *address)
+{
+	const union ibv_gid gid = ur_cm_gid_of(address);
+
+	if (is_link_local(address) && address->v6.sin6_scope_id != device->if_index)
+		return -1;
+	for (unsigned i = 0; i < device->gid_count; i++)
+		if (memcmp(&device->gids[i], &gid, sizeof(gid)) == 0)
+			return (int)i;
+	return -1;
+}
+
+struct ur_device *ur_cm_device_of(const union ur_sockaddr *address)
+{
+	/* A scan by another thread empties the devices for a moment. */
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct ur_device **devices = NULL, *found = NULL;
+	unsigned count = 0;
+
+	pthread_mutex_lock(&lock);
+	ur_devices_scan(&devices, &count);
+	for (unsigned i = 0; i < count && !found; i++)
+		if (ur_cm_gid_index(devices[i], address) >= 0)
+			found = devices[i];
+	pthread_mutex_unlock(&lock);
+	free(devices);
+	return found;
+}
+
+/* ---- What the system says ---- */
+
+static int ask(int fd, const union ur_sockaddr *source, union ur_sockaddr *used_source,
+	       union ur_sockaddr *used_dest)
+{
+	socklen_t source_size = sizeof(*used_source), dest_size = sizeof(*used_dest);
+
+	if ((source && bind(fd, &source->any, ur_address_size(source)) < 0) ||
+	    connect(fd, &used_dest->any, ur_address_size(used_dest)) < 0 ||
+	    getsockname(fd, &used_source->any, &source_size) < 0 ||
+	    getpeername(fd, &used_dest->any, &dest_size) < 0)
+		return errno;
+	return 0;
+}
+
+/* Sends nothing: to connect a UDP socket is only to look for the way. */
+static int ask_system(const union ur_sockaddr *source, const union ur_sockaddr *dest,
+		      struct ur_cm_route *route)
+{
+	int fd = socket(dest->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	union ur_sockaddr any_port;
+	int error;
+
+	if (fd < 0)
+		return errno;
+	if (source) {
+		any_port = *source;
+		ur_address_set_port(&any_port, 0);
+	}
+	route->dest = *dest;
+	ur_address_set_port(&route->dest, UR_UDP_PORT);
+	error = ask(fd, source ? &any_port : NULL, &route->source, &route->dest);
+	close(fd);
+	return error;
+}
+
+/* ---- Ways ---- */
+
+static uint8_t hop_limit(const struct ur_device *device, const union ur_sockaddr *source,
+			 const union ur_sockaddr *dest)
+{
+	return device->loopback || ur_address_same_host(source, dest) ? 0 : HOP_LIMIT;
+}
+
+static int make_path(struct ur_cm_route *route)
+{
+	int gid_index = ur_cm_gid_index(route->device, &route->source);
+	struct ibv_ah_attr attr = {
+		.is_global = 1,
+		.port_num = 1,
+		.grh = { .dgid = ur_cm_gid_of(&route->dest),
+			 .sgid_index = (uint8_t)gid_index,
+			 .hop_limit = hop_limit(route->device, &route->source, &route->dest) },
+	};
+
+	if (gid_index < 0)
+		return ENODEV;
+	return ur_device_path(route->device, &attr, UR_UDP_PORT, &route->path);
+}
+
+int ur_cm_route(const union ur_sockaddr *source, const union ur_sockaddr *dest,
+		struct ur_cm_route *route)
+{
+	bool chosen = source && !ur_address_is_any(source);
+	int error;
+
+	if (source && source->any.sa_family != dest->any.sa_family)
+		return EINVAL;
+	error = ask_system(chosen ? source : NULL, dest, route);
+	if (error)
+		return error;
+	route->device = ur_cm_device_of(&route->source);
+	if (!route->device)
+		return ENODEV;
+	error = make_path(route);
+	ur_address_set_port(&route->source, source ? ur_address_port(source) : 0);
+	ur_address_set_port(&route->dest, ur_address_port(dest));
+	return error;
+}
+
+int ur_cm_route_back(struct ur_device *device, const struct ur_path *from, uint16_t source_port,
+		     uint16_t dest_port, struct ur_cm_route *route)
+{
+	if (from->gid_index >= device->gid_count)
+		return EINVAL;
+	*route = (struct ur_cm_route){ .device = device, .path = *from, .dest = from->remote };
+	ur_device_address(device, from->gid_index, &route->source);
+	route->path.hop_limit = hop_limit(device, &route->source, &route->dest);
+	ur_address_set_port(&route->path.remote, UR_UDP_PORT);
+	ur_address_set_port(&route->source, source_port);
+	ur_address_set_port(&route->dest, dest_port);
+	return 0;
+}

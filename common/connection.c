@@ -20,6 +20,8 @@ const char *rs_connection_state_name(enum rs_connection_state state)
 {
 	static const char *const names[] = {
 		[RS_CONNECTION_EXPORTED] = "exported",
+		[RS_CONNECTION_REQUESTED] = "requested",
+		[RS_CONNECTION_CONNECTING] = "connecting",
 		[RS_CONNECTION_CONNECTED] = "connected",
 		[RS_CONNECTION_FAILED] = "failed",
 		[RS_CONNECTION_DISCONNECTED] = "disconnected",
@@ -52,10 +54,15 @@ static enum ibv_mtu mtu_from_bytes(uint64_t bytes)
 	return mtu;
 }
 
-/* Reads and atomics that this side serves at a time: what it tells the peer and its own device. */
-static unsigned served_reads(const struct rs_rdma *rdma)
+uint8_t rs_connection_served_reads(const struct rs_rdma *rdma)
 {
-	return at_most(positive(rs_device_attr(rdma->device)->max_qp_rd_atom), MAX_READS);
+	return (uint8_t)at_most(positive(rs_device_attr(rdma->device)->max_qp_rd_atom), MAX_READS);
+}
+
+uint8_t rs_connection_asked_reads(const struct rs_rdma *rdma)
+{
+	return (uint8_t)at_most(positive(rs_device_attr(rdma->device)->max_qp_init_rd_atom),
+				MAX_READS);
 }
 
 static enum rs_status create_qp(struct rs_rdma *rdma, struct rs_connection *connection)
@@ -126,21 +133,94 @@ static void format_line(struct rs_connection *connection)
 				.qpn = connection->qpn,
 				.psn = connection->psn,
 				.mtu = mtu_bytes(port->active_mtu),
-				.reads = served_reads(rdma) },
+				.reads = rs_connection_served_reads(rdma) },
 	};
 
 	strcpy(descriptor.connection.name, rdma->name);
 	rs_descriptor_format(&descriptor, connection->line);
 }
 
-/* Keeps by_qpn sorted; the caller has room for one more. */
+/* Keeps by_qpn sorted; it has room for all connections. */
 static void index_by_qpn(struct rs_rdma *rdma, struct rs_connection *connection)
 {
-	unsigned at = rdma->connection_count;
+	unsigned at = rdma->qp_count++;
 
 	for (; at > 0 && rdma->by_qpn[at - 1]->qpn > connection->qpn; at--)
 		rdma->by_qpn[at] = rdma->by_qpn[at - 1];
 	rdma->by_qpn[at] = connection;
+}
+
+static void forget_qpn(struct rs_rdma *rdma, const struct rs_connection *connection)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < rdma->qp_count; i++)
+		if (rdma->by_qpn[i] != connection)
+			rdma->by_qpn[kept++] = rdma->by_qpn[i];
+	rdma->qp_count = kept;
+}
+
+enum rs_status rs_connection_make_qp(struct rs_connection *connection)
+{
+	enum rs_status status = create_qp(connection->rdma, connection);
+
+	if (status != RS_OK)
+		return status;
+	status = move_to_init(connection);
+	if (status != RS_OK) {
+		rs_connection_destroy_qp(connection);
+		return status;
+	}
+	index_by_qpn(connection->rdma, connection);
+	return RS_OK;
+}
+
+static bool has_ended(const struct rs_connection *connection)
+{
+	return connection->state == RS_CONNECTION_FAILED ||
+	       connection->state == RS_CONNECTION_DISCONNECTED;
+}
+
+/* One that has ended, with nothing in flight; what it had is freed. */
+static struct rs_connection *free_ended(struct rs_rdma *rdma)
+{
+	for (unsigned i = 0; i < rdma->connection_count; i++) {
+		struct rs_connection *connection = &rdma->connections[i];
+
+		if (!has_ended(connection) || connection->complete ||
+		    rs_task_refers_to(rdma, connection))
+			continue;
+		rs_connection_destroy_qp(connection);
+		forget_qpn(rdma, connection);
+		rs_cm_forget(connection);
+		return connection;
+	}
+	return NULL;
+}
+
+struct rs_connection *rs_connection_take_place(struct rs_rdma *rdma, bool reuse)
+{
+	struct rs_connection *taken = NULL;
+
+	if (rdma->connection_count < rdma->max_connections)
+		taken = &rdma->connections[rdma->connection_count++];
+	else if (reuse)
+		taken = free_ended(rdma);
+	if (taken)
+		*taken = (struct rs_connection){ .rdma = rdma,
+						 .id = (unsigned)(taken - rdma->connections) };
+	return taken;
+}
+
+static enum rs_status make_exported(struct rs_connection *connection)
+{
+	enum rs_status status = choose_psn(connection);
+
+	if (status == RS_OK)
+		status = rs_connection_make_qp(connection);
+	if (status == RS_OK)
+		format_line(connection);
+	return status;
 }
 
 enum rs_status rs_rdma_export(struct rs_rdma *rdma, const char **line,
@@ -151,33 +231,17 @@ enum rs_status rs_rdma_export(struct rs_rdma *rdma, const char **line,
 
 	if (!rs_rdma_is_up(rdma))
 		return RS_ERR_BAD_STATE;
-	if (rdma->connection_count == rdma->max_connections)
+	made = rs_connection_take_place(rdma, false);
+	if (!made)
 		return RS_ERR_FULL;
-	made = &rdma->connections[rdma->connection_count];
-	*made = (struct rs_connection){ .rdma = rdma, .id = rdma->connection_count };
-	status = choose_psn(made);
-	if (status != RS_OK)
-		return status;
-	status = create_qp(rdma, made);
-	if (status != RS_OK)
-		return status;
-	status = move_to_init(made);
+	status = make_exported(made);
 	if (status != RS_OK) {
-		rs_connection_destroy_qp(made);
+		rdma->connection_count--;
 		return status;
 	}
-	format_line(made);
-	index_by_qpn(rdma, made);
-	rdma->connection_count++;
 	*line = made->line;
 	*connection = made;
 	return RS_OK;
-}
-
-static bool is_alive(const struct rs_connection *connection)
-{
-	return connection->state == RS_CONNECTION_EXPORTED ||
-	       connection->state == RS_CONNECTION_CONNECTED;
 }
 
 /* Running cannot be reached any more, or the last connection of those it waited for is gone. */
@@ -186,16 +250,18 @@ static bool is_hopeless(const struct rs_rdma *rdma)
 	unsigned alive = 0;
 
 	for (unsigned i = 0; i < rdma->connection_count; i++)
-		alive += is_alive(&rdma->connections[i]);
+		alive += !has_ended(&rdma->connections[i]) || rdma->connections[i].complete;
+	/* A listener's connections that have ended make room for others. */
 	if (rdma->ctx.state == RS_CTX_STARTING)
-		return alive + rdma->max_connections - rdma->connection_count <
-		       rdma->needed_connections;
+		return !rdma->cm_listener &&
+		       alive + rdma->max_connections - rdma->connection_count <
+			       rdma->needed_connections;
 	return rdma->needed_connections > 0 && alive == 0;
 }
 
-static void stop_if_hopeless(struct rs_rdma *rdma, enum rs_status reason)
+void rs_connection_check_hope(struct rs_rdma *rdma, enum rs_status reason)
 {
-	if (is_hopeless(rdma))
+	if (!rdma->ctx.stop_requested && is_hopeless(rdma))
 		rs_ctx_fail(&rdma->ctx, reason);
 }
 
@@ -211,7 +277,7 @@ static void back_to_init(struct rs_connection *connection)
 		return;
 	rs_connection_destroy_qp(connection);
 	connection->state = RS_CONNECTION_FAILED;
-	stop_if_hopeless(connection->rdma, RS_ERR_LOCAL_OPERATION);
+	rs_connection_check_hope(connection->rdma, RS_ERR_LOCAL_OPERATION);
 }
 
 /* Without this check such a task would wait in the send queue for ever. */
@@ -263,7 +329,7 @@ static enum rs_status move_to_rtr(struct rs_connection *connection,
 		.path_mtu = mtu_from_bytes(mtu),
 		.dest_qp_num = (uint32_t)peer->connection.qpn,
 		.rq_psn = (uint32_t)peer->connection.psn,
-		.max_dest_rd_atomic = (uint8_t)served_reads(rdma),
+		.max_dest_rd_atomic = rs_connection_served_reads(rdma),
 		.min_rnr_timer = RNR_TIMER,
 		.ah_attr = { .dlid = (uint16_t)peer->connection.lid,
 			     .port_num = rs_device_info(rdma->device)->port,
@@ -295,15 +361,14 @@ static enum rs_status move_to_rts(struct rs_connection *connection,
 				  const struct rs_descriptor *peer)
 {
 	const struct rs_rdma *rdma = connection->rdma;
-	unsigned limit =
-		at_most(positive(rs_device_attr(rdma->device)->max_qp_init_rd_atom), MAX_READS);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
 		.timeout = (uint8_t)rdma->ack_timeout,
 		.retry_cnt = (uint8_t)rdma->retries,
 		.rnr_retry = RNR_RETRIES,
 		.sq_psn = connection->psn,
-		.max_rd_atomic = (uint8_t)at_most(peer->connection.reads, limit),
+		.max_rd_atomic =
+			(uint8_t)at_most(peer->connection.reads, rs_connection_asked_reads(rdma)),
 	};
 	int error =
 		ibv_modify_qp(connection->qp, &attr,
@@ -350,11 +415,17 @@ enum rs_status rs_rdma_connect(struct rs_rdma *rdma, const char *line,
 
 enum rs_status rs_connection_disconnect(struct rs_connection *connection)
 {
-	if (!is_alive(connection))
+	if (has_ended(connection))
 		return RS_ERR_BAD_STATE;
+	if (connection->state == RS_CONNECTION_REQUESTED)
+		return rs_connection_reject(connection, "this program ends the connection");
+	/* Before the answer, the end of the identifier is what tells the peer. */
+	if (connection->state == RS_CONNECTION_CONNECTING)
+		rs_cm_forget(connection);
 	connection->state = RS_CONNECTION_DISCONNECTED;
+	rs_cm_shut(connection);
 	if (connection->rdma->ctx.state == RS_CTX_STARTING)
-		stop_if_hopeless(connection->rdma, RS_ERR_DISCONNECTED);
+		rs_connection_check_hope(connection->rdma, RS_ERR_DISCONNECTED);
 	return rs_connection_shut(connection);
 }
 
@@ -385,17 +456,18 @@ void rs_connection_fail(struct rs_connection *connection, enum rs_status reason)
 {
 	struct rs_rdma *rdma = connection->rdma;
 
-	if (!is_alive(connection))
+	if (has_ended(connection))
 		return;
 	connection->state = RS_CONNECTION_FAILED;
+	rs_cm_shut(connection);
 	if (rdma->connection_failed)
 		rdma->connection_failed(connection, reason, rdma->ctx.user_data);
-	stop_if_hopeless(rdma, reason);
+	rs_connection_check_hope(rdma, reason);
 }
 
 struct rs_connection *rs_connection_of_qpn(const struct rs_rdma *rdma, uint32_t qpn)
 {
-	unsigned low = 0, high = rdma->connection_count;
+	unsigned low = 0, high = rdma->qp_count;
 
 	while (low < high) {
 		unsigned middle = (low + high) / 2;
@@ -405,9 +477,19 @@ struct rs_connection *rs_connection_of_qpn(const struct rs_rdma *rdma, uint32_t 
 		else
 			high = middle;
 	}
-	if (low < rdma->connection_count && rdma->by_qpn[low]->qpn == qpn)
+	if (low < rdma->qp_count && rdma->by_qpn[low]->qpn == qpn)
 		return rdma->by_qpn[low];
 	return NULL;
+}
+
+void rs_connection_set_complete(struct rs_connection *connection)
+{
+	connection->complete = true;
+}
+
+bool rs_connection_is_complete(const struct rs_connection *connection)
+{
+	return connection->complete;
 }
 
 enum rs_connection_state rs_connection_state(const struct rs_connection *connection)

@@ -1,8 +1,8 @@
 /*
  * Connection: one reliable connection of an RDMA instance, made by exchanging descriptors with the
- * peer.
+ * peer, or by its address (see cm.h).
  *
- * Both peers export (rs_rdma_export), carry the line to the other, and connect. A connection
+ * With descriptors: both peers export (rs_rdma_export), carry the line to the other, and connect. A connection
  * belongs to its instance and lasts until the instance's context is Idle.
  */
 #ifndef RS_CONNECTION_H
@@ -18,6 +18,8 @@ struct rs_rdma;
 
 enum rs_connection_state {
 	RS_CONNECTION_EXPORTED,     /* its queue pair is there, the peer is not known */
+	RS_CONNECTION_REQUESTED,    /* a peer asks for it, see cm.h */
+	RS_CONNECTION_CONNECTING,   /* by address: what is asked or answered is on its way */
 	RS_CONNECTION_CONNECTED,    /* this side can send and receive */
 	RS_CONNECTION_FAILED,       /* an error has ended it */
 	RS_CONNECTION_DISCONNECTED, /* rs_connection_disconnect has ended it */
@@ -50,6 +52,13 @@ enum rs_status rs_rdma_connect(struct rs_rdma *rdma, const char *line,
  * stops.
  */
 enum rs_status rs_connection_disconnect(struct rs_connection *connection);
+
+/*
+ * It has done what it was for: when the peer ends it, it still counts among those that Running waits
+ * for, and keeps its place.
+ */
+void rs_connection_set_complete(struct rs_connection *connection);
+bool rs_connection_is_complete(const struct rs_connection *connection);
 
 enum rs_connection_state rs_connection_state(const struct rs_connection *connection);
 

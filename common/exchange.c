@@ -331,9 +331,7 @@ static void warn_of_stranger(struct collection *collection, const struct harvest
 {
 	if (!harvest->has_stranger || collection->warned_of_stranger)
 		return;
-	LOG_WARNING(
-		"the peer is %s, which belongs to another pair than this program: connecting all the same, but what arrives will not be what is expected",
-		collection->exchange->peer.stranger);
+	LOG_WARNING(RS_EXCHANGE_STRANGER_WARNING, collection->exchange->peer.stranger);
 	collection->warned_of_stranger = true;
 }
 

@@ -31,6 +31,11 @@ struct rs_exchange_peer {
 	const char *stranger;
 };
 
+/* What is said of that one, whose name it takes. */
+#define RS_EXCHANGE_STRANGER_WARNING                                                           \
+	"the peer is %s, which belongs to another pair than this program: connecting all the " \
+	"same, but what arrives will not be what is expected"
+
 /* Lines of one kind, and the file that they stand in. */
 struct rs_exchange_item {
 	enum rs_descriptor_kind kind;

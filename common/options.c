@@ -28,11 +28,17 @@ struct argument {
 	struct options *options;
 };
 
+/* Of programs that are made of librdmacm's synchronous calls. */
+#define SYNC (OPTION_SYNC_SERVER | OPTION_SYNC_CLIENT)
+
+/* Of all others, which are made of the object model. */
+#define OPTION_MODEL (1U << 31)
+
 struct option_entry {
 	const char *short_name; /* without its dash */
 	const char *long_name;
 	const char *value_name; /* NULL: it takes no value */
-	unsigned group;         /* 0: every program takes it */
+	unsigned groups;        /* those that have it; 0: every program takes it */
 	bool (*parse)(const struct argument *argument);
 	const char *help;
 };
@@ -188,11 +194,11 @@ static bool parse_server_address(const struct argument *argument)
 static bool parse_server_address_type(const struct argument *argument)
 {
 	if (strcasecmp(argument->value, "ipv4") == 0)
-		argument->options->server_address_type = ADDRESS_IPV4;
+		argument->options->server_address_type = RS_ADDRESS_IPV4;
 	else if (strcasecmp(argument->value, "ipv6") == 0)
-		argument->options->server_address_type = ADDRESS_IPV6;
+		argument->options->server_address_type = RS_ADDRESS_IPV6;
 	else if (strcasecmp(argument->value, "gid") == 0)
-		argument->options->server_address_type = ADDRESS_GID;
+		argument->options->server_address_type = RS_ADDRESS_GID;
 	else
 		return refuse("%s \"%s\": must be IPv4, IPv6 or GID", argument->option,
 			      argument->value);
@@ -225,9 +231,9 @@ static bool parse_json(const struct argument *argument)
 
 /* --help and --version have no parser: they end the program. */
 static const struct option_entry entries[] = {
-	{ "d", "device", "NAME", 0, parse_device,
+	{ "d", "device", "NAME", OPTION_MODEL, parse_device,
 	  "RDMA device (default: the best one that is active)" },
-	{ "g", "gid-index", "N", 0, parse_gid_index,
+	{ "g", "gid-index", "N", OPTION_MODEL, parse_gid_index,
 	  "entry of the port's GID table (default: RoCE v2 over IPv4, if there is one)" },
 	{ "ld", "local-descriptor-path", "FILE", OPTION_EXCHANGE, parse_local_path,
 	  "where to write this side's connection descriptor" },
@@ -235,7 +241,7 @@ static const struct option_entry entries[] = {
 	  "where to read the peer's connection descriptor" },
 	{ "m", "remote-resource-descriptor-path", "FILE", OPTION_RESOURCE, parse_resource_path,
 	  "descriptor of the responder's memory or event: it writes it, the requester reads it" },
-	{ "tt", "transport-type", "RC", 0, parse_transport, "transport (default: RC)" },
+	{ "tt", "transport-type", "RC", OPTION_MODEL, parse_transport, "transport (default: RC)" },
 	{ "s", "send-string", "TEXT", OPTION_SEND_STRING, parse_text,
 	  "text to send, up to 255 bytes (default: " DEFAULT_TEXT ")" },
 	{ "w", "write-string", "TEXT", OPTION_WRITE_STRING, parse_text,
@@ -248,17 +254,17 @@ static const struct option_entry entries[] = {
 	  "number of connections (default: 2)" },
 	{ "cm", "use-rdma-cm", NULL, OPTION_CM, parse_use_rdma_cm,
 	  "connect by address, through the RDMA connection manager" },
-	{ "lp", "listen-port", "PORT", OPTION_CM, parse_listen_port,
+	{ "lp", "listen-port", "PORT", OPTION_CM | SYNC, parse_listen_port,
 	  "connection manager's port (default: 13579)" },
-	{ "sa", "server-addr", "ADDR", OPTION_CM, parse_server_address,
-	  "server to connect to; without it this side is the server" },
-	{ "sat", "server-addr-type", "TYPE", OPTION_CM, parse_server_address_type,
-	  "IPv4, IPv6 or GID (default: guessed from the address)" },
-	{ NULL, "timeout", "SECONDS", 0, parse_timeout,
+	{ "sa", "server-addr", "ADDR", OPTION_CM | OPTION_SYNC_CLIENT, parse_server_address,
+	  "server to connect to; without it a program that can be either is the server" },
+	{ "sat", "server-addr-type", "TYPE", OPTION_CM | OPTION_SYNC_CLIENT,
+	  parse_server_address_type, "IPv4, IPv6 or GID (default: guessed from the address)" },
+	{ NULL, "timeout", "SECONDS", OPTION_MODEL, parse_timeout,
 	  "longest wait for the peer (default: none)" },
 	{ NULL, "log-level", "LEVEL", 0, parse_log_level,
 	  "error, warning, info or debug (default: info)" },
-	{ NULL, "json", NULL, 0, parse_json,
+	{ NULL, "json", NULL, OPTION_MODEL, parse_json,
 	  "print the result as one JSON object on standard output" },
 	{ "h", "help", NULL, 0, NULL, "print this" },
 	{ NULL, "version", NULL, 0, NULL, "print the version" },
@@ -268,7 +274,9 @@ static const struct option_entry entries[] = {
 
 static bool takes(const struct program *program, const struct option_entry *entry)
 {
-	return entry->group == 0 || (program->groups & entry->group);
+	unsigned groups = program->groups & SYNC ? program->groups : program->groups | OPTION_MODEL;
+
+	return entry->groups == 0 || (groups & entry->groups);
 }
 
 static void print_help(const struct program *program)
@@ -370,6 +378,18 @@ static bool check_paths_differ(const struct options *options)
 	return true;
 }
 
+static bool check_server_address(const struct options *options)
+{
+	unsigned groups = options->program->groups;
+
+	if ((groups & OPTION_SYNC_CLIENT) && !options->server_address)
+		return refuse("--server-addr is missing: where is %s?", options->program->peer);
+	if (options->server_address && !options->use_rdma_cm && (groups & OPTION_CM))
+		return refuse(
+			"--server-addr: is for connecting by address: give --use-rdma-cm, too");
+	return true;
+}
+
 /* What getopt found wrong. */
 static bool refuse_option(int found, char **argv, int index)
 {
@@ -456,7 +476,10 @@ bool options_parse(const struct program *program, int argc, char **argv, struct 
 		return false;
 	}
 	set_default_paths(options);
-	if (!check_paths_differ(options)) {
+	/* A client has one connection, whatever the number of its server's. */
+	if (options->server_address)
+		options->num_connections = 1;
+	if (!check_paths_differ(options) || !check_server_address(options)) {
 		*exit_status = EXIT_STATUS_USAGE;
 		return false;
 	}

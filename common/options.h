@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "address.h"
 #include "descriptor.h"
 #include "log.h"
 #include "rdma.h"
@@ -20,7 +21,11 @@
 /* The longest text that a sample takes, in bytes without the terminator. */
 #define OPTIONS_MAX_TEXT 255
 
-/* Options beyond those that every program takes; a program's set of them is the bitwise or. */
+/*
+ * Options beyond --log-level, --help and --version; a program's set of them is the bitwise or.
+ * Those of the object model (-d, -g, -tt, --timeout, --json) every program takes but the
+ * synchronous ones, which name one of the last two.
+ */
 enum option_group {
 	OPTION_EXCHANGE = 1 << 0,     /* -ld, -re: connection descriptors */
 	OPTION_RESOURCE = 1 << 1,     /* -m: the responder's memory map or sync event */
@@ -30,6 +35,8 @@ enum option_group {
 	OPTION_CONNECTIONS = 1 << 5,  /* -nc */
 	OPTION_IMMEDIATE = 1 << 6,    /* -i */
 	OPTION_CM = 1 << 7,           /* -cm, -lp, -sa, -sat */
+	OPTION_SYNC_SERVER = 1 << 8,  /* -lp */
+	OPTION_SYNC_CLIENT = 1 << 9,  /* -lp, -sa (which must be there), -sat */
 };
 
 /* What a program says of itself. */
@@ -44,8 +51,6 @@ struct program {
 	const char *summary; /* for --help, one or two lines */
 	unsigned groups;     /* set of enum option_group */
 };
-
-enum address_type { ADDRESS_GUESSED, ADDRESS_IPV4, ADDRESS_IPV6, ADDRESS_GID };
 
 enum options_path { OPTIONS_PATH_LOCAL, OPTIONS_PATH_REMOTE, OPTIONS_PATH_RESOURCE };
 
@@ -64,7 +69,7 @@ struct options {
 	bool use_rdma_cm;
 	uint16_t listen_port;
 	const char *server_address; /* NULL: this side is the server */
-	enum address_type server_address_type;
+	enum rs_address_type server_address_type;
 	unsigned timeout; /* seconds; 0: none */
 	enum rs_log_level log_level;
 	bool json;

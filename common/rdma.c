@@ -178,12 +178,20 @@ size_t rs_rdma_send_places(const struct rs_rdma *rdma)
 
 /* The peer does not answer: what a user has to look at. */
 static void log_silent_peer(const struct rs_rdma *rdma, const struct rs_task *task,
-			    const struct rs_descriptor *peer)
+			    const struct rs_connection *connection)
 {
+	const struct sockaddr *address = rs_connection_peer_address(connection);
+	const struct rs_descriptor *peer = &connection->peer;
 	double seconds = 4.096e-6 * (double)(1ULL << rdma->ack_timeout) * (rdma->retries + 1);
 	int64_t age = (int64_t)(rs_descriptor_now() - peer->time);
-	char gid[RS_GID_TEXT_SIZE];
+	char gid[RS_GID_TEXT_SIZE], text[RS_ADDRESS_TEXT_SIZE];
 
+	if (address) {
+		LOG_ERROR("%s failed: %s, tried for %.1f s: %s. Is that program still running?",
+			  rs_op_name(task->op), rs_status_text(RS_ERR_RETRY_EXCEEDED), seconds,
+			  rs_address_text(address, text));
+		return;
+	}
 	LOG_ERROR(
 		"%s failed: %s, tried for %.1f s: QPN 0x%06x at %s. Is that program still running, and is it this one that it has connected to? Its descriptor is %lld s old",
 		rs_op_name(task->op), rs_status_text(RS_ERR_RETRY_EXCEEDED), seconds,
@@ -198,7 +206,7 @@ static void log_failed_task(const struct rs_rdma *rdma, const struct rs_task *ta
 	enum rs_status status = rs_status_from_wc(wc->status);
 
 	if (status == RS_ERR_RETRY_EXCEEDED && connection)
-		log_silent_peer(rdma, task, &connection->peer);
+		log_silent_peer(rdma, task, connection);
 	else if (status == RS_ERR_RNR_RETRY_EXCEEDED)
 		LOG_ERROR(
 			"%s failed: %s, tried %d more times, %d ms apart. Does the peer submit its receives before it connects?",
@@ -280,8 +288,7 @@ static size_t rdma_progress(struct rs_ctx *ctx)
 	return 0;
 }
 
-/* All that has completed. */
-static void complete_all(struct rs_rdma *rdma)
+void rs_rdma_complete_all(struct rs_rdma *rdma)
 {
 	while (rdma_progress(&rdma->ctx) > 0)
 		;
@@ -320,7 +327,7 @@ static void on_completion_event(int fd, void *user_data)
 static void handle_qp_event(struct rs_connection *connection, enum ibv_event_type type)
 {
 	/* A completion that says what happened may have come before: it tells more. */
-	complete_all(connection->rdma);
+	rs_rdma_complete_all(connection->rdma);
 	if (connection->state != RS_CONNECTION_CONNECTED)
 		return;
 	LOG_ERROR("connection %u has failed: %s%s", connection->id, ibv_event_type_str(type),
@@ -343,6 +350,9 @@ static void handle_async_event(struct rs_rdma *reader, const struct ibv_async_ev
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_QP_LAST_WQE_REACHED: /* comes when a queue pair with a shared queue breaks */
 		handle_qp_event(event->element.qp->qp_context, event->event_type);
+		return;
+	case IBV_EVENT_COMM_EST: /* data has overtaken the peer's last message of the handshake */
+		rs_cm_notify(event->element.qp->qp_context, event->event_type);
 		return;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
@@ -450,7 +460,7 @@ static enum rs_status create_srq(struct rs_rdma *rdma)
 	return RS_OK;
 }
 
-static enum rs_status set_nonblocking(int fd)
+enum rs_status rs_rdma_set_nonblocking(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
 
@@ -468,9 +478,9 @@ static enum rs_status watch_events(struct rs_rdma *rdma)
 	rdma->async_fd = fcntl(rs_device_verbs(rdma->device)->async_fd, F_DUPFD_CLOEXEC, 0);
 	if (rdma->async_fd < 0)
 		return LOG_FAILED_SYSTEM_CALL(errno, "fcntl(F_DUPFD_CLOEXEC)");
-	status = set_nonblocking(rdma->async_fd);
+	status = rs_rdma_set_nonblocking(rdma->async_fd);
 	if (status == RS_OK)
-		status = set_nonblocking(rdma->channel->fd);
+		status = rs_rdma_set_nonblocking(rdma->channel->fd);
 	if (status == RS_OK)
 		status = rs_pe_watch(pe, rdma->async_fd, on_async_event, rdma);
 	if (status == RS_OK)
@@ -494,9 +504,13 @@ static void log_failed_destroy(int error, const char *call)
 /* Whatever of it there is. */
 static void free_resources(struct rs_rdma *rdma)
 {
-	for (unsigned i = 0; i < rdma->connection_count; i++)
+	for (unsigned i = 0; i < rdma->connection_count; i++) {
 		rs_connection_destroy_qp(&rdma->connections[i]);
+		rs_cm_forget(&rdma->connections[i]);
+	}
 	rdma->connection_count = 0;
+	rdma->qp_count = 0;
+	rs_cm_close(rdma);
 	if (rdma->channel)
 		rs_pe_unwatch(rdma->ctx.pe, rdma->channel->fd);
 	if (rdma->async_fd >= 0) {
@@ -548,7 +562,8 @@ static bool rdma_is_ready(const struct rs_ctx *ctx)
 	unsigned connected = 0;
 
 	for (unsigned i = 0; i < rdma->connection_count; i++)
-		connected += rdma->connections[i].state == RS_CONNECTION_CONNECTED;
+		connected += rdma->connections[i].state == RS_CONNECTION_CONNECTED ||
+			     rdma->connections[i].complete;
 	return connected >= rdma->needed_connections;
 }
 
@@ -558,9 +573,13 @@ static void rdma_stop(struct rs_ctx *ctx)
 {
 	struct rs_rdma *rdma = rdma_of(ctx);
 
+	rs_rdma_stop_listen(rdma); /* fails if it does not listen */
 	for (unsigned i = 0; i < rdma->connection_count; i++) {
-		if (rdma->connections[i].state != RS_CONNECTION_FAILED)
+		if (rdma->connections[i].state != RS_CONNECTION_FAILED &&
+		    rdma->connections[i].state != RS_CONNECTION_DISCONNECTED) {
 			rdma->connections[i].state = RS_CONNECTION_DISCONNECTED;
+			rs_cm_shut(&rdma->connections[i]);
+		}
 		/* A device that does not even do this returns nothing either. */
 		if (rs_connection_shut(&rdma->connections[i]) != RS_OK)
 			rdma->device_lost = true;
@@ -590,10 +609,10 @@ static bool rdma_drain(struct rs_ctx *ctx)
 
 	if (ctx->in_flight > rdma->receives_in_flight && !rdma->device_lost)
 		return false;
-	complete_all(rdma);
+	rs_rdma_complete_all(rdma);
 	for (unsigned i = 0; i < rdma->connection_count; i++)
 		rs_connection_destroy_qp(&rdma->connections[i]);
-	complete_all(rdma);
+	rs_rdma_complete_all(rdma);
 	flush_tasks(rdma);
 	return true;
 }

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "cm.h"
 #include "context_impl.h"
 #include "descriptor.h"
 #include "rdma.h"
@@ -14,12 +15,20 @@ struct rs_connection {
 	struct rs_rdma *rdma;
 	struct ibv_qp *qp;
 	enum rs_connection_state state;
+	bool complete;
 	unsigned id;
 	uint32_t qpn; /* also when the queue pair is gone */
 	uint32_t psn;
 	void *user_data;
-	struct rs_descriptor peer; /* once connected */
+	struct rs_descriptor peer; /* once connected by descriptors */
 	char line[RS_DESCRIPTOR_LINE_SIZE];
+
+	/* Connected by address; else NULL. */
+	struct rdma_cm_id *cm_id;
+	uint8_t private_data[UINT8_MAX]; /* ours until the request is sent, then the peer's */
+	size_t private_length;
+	uint8_t peer_reads;  /* at a time, that the peer will ask for, */
+	uint8_t peer_serves; /* and that it serves */
 };
 
 /* InfiniBand's encoding of the time that a sender waits when no receive is ready: 40.96 ms. */
@@ -75,6 +84,7 @@ struct rs_rdma {
 	unsigned ack_timeout;
 	unsigned retries;
 	rs_connection_failed_cb connection_failed;
+	struct rs_connection_callbacks callbacks;
 	struct task_pool pools[RS_OP_COUNT];
 
 	/* From start to Idle */
@@ -86,10 +96,13 @@ struct rs_rdma {
 	bool armed;       /* the next completion signals the channel */
 	bool device_lost; /* the device returns nothing more */
 	size_t receives_in_flight;
-	struct rs_connection
-		*connections; /* max_connections of them, the first connection_count in use */
-	struct rs_connection **by_qpn; /* the same, sorted by queue pair number */
+	struct rs_connection *connections; /* max_connections of them, the first
+					      connection_count in use */
 	unsigned connection_count;
+	struct rs_connection **by_qpn; /* those with a queue pair, sorted by its number */
+	unsigned qp_count;
+	struct rdma_event_channel *cm_channel; /* NULL until connecting by address begins */
+	struct rdma_cm_id *cm_listener;
 };
 
 /* Starting or Running. */
@@ -111,6 +124,8 @@ void rs_task_pool_destroy(struct task_pool *pool);
 bool rs_task_pool_is_in_use(const struct task_pool *pool);
 /* The connections are going: allocated tasks must not refer to them. */
 void rs_task_pool_forget_connections(struct task_pool *pool);
+/* Whether a task in flight is the connection's (receives are nobody's). */
+bool rs_task_refers_to(const struct rs_rdma *rdma, const struct rs_connection *connection);
 /* A task has come back: its callback, exactly once. */
 void rs_task_end(struct rs_task *task, enum rs_status status);
 
@@ -119,7 +134,7 @@ struct rs_connection *rs_connection_of_qpn(const struct rs_rdma *rdma, uint32_t 
 /* The same, without a search where there is but one. */
 static inline struct rs_connection *connection_of_qpn(const struct rs_rdma *rdma, uint32_t qpn)
 {
-	if (rdma->connection_count == 1 && rdma->by_qpn[0]->qpn == qpn)
+	if (rdma->qp_count == 1 && rdma->by_qpn[0]->qpn == qpn)
 		return rdma->by_qpn[0];
 	return rs_connection_of_qpn(rdma, qpn);
 }
@@ -128,5 +143,29 @@ void rs_connection_fail(struct rs_connection *connection, enum rs_status reason)
 /* Moves the queue pair to error, so that what is in flight comes back. */
 enum rs_status rs_connection_shut(struct rs_connection *connection);
 void rs_connection_destroy_qp(struct rs_connection *connection);
+/*
+ * A place for one more, or NULL; reuse: it may be that of one that has ended and of which nothing is
+ * in flight.
+ */
+struct rs_connection *rs_connection_take_place(struct rs_rdma *rdma, bool reuse);
+/* Its queue pair, in the state INIT. */
+enum rs_status rs_connection_make_qp(struct rs_connection *connection);
+/* Stops the context if it cannot reach Running any more, or has lost its last connection. */
+void rs_connection_check_hope(struct rs_rdma *rdma, enum rs_status reason);
+/* Reads and atomics at a time that this side serves, and that its device can ask for. */
+uint8_t rs_connection_served_reads(const struct rs_rdma *rdma);
+uint8_t rs_connection_asked_reads(const struct rs_rdma *rdma);
+
+/* cm.c */
+/* The peer is told that the connection ends. */
+void rs_cm_shut(struct rs_connection *connection);
+void rs_cm_forget(struct rs_connection *connection);
+void rs_cm_close(struct rs_rdma *rdma);
+/* An event of its queue pair, for the connection manager. */
+void rs_cm_notify(struct rs_connection *connection, enum ibv_event_type event);
+
+/* rdma.c: all that has completed is handled. */
+void rs_rdma_complete_all(struct rs_rdma *rdma);
+enum rs_status rs_rdma_set_nonblocking(int fd);
 
 #endif

@@ -71,9 +71,15 @@ void sample_begin(struct sample *sample, const struct options *options)
 
 void sample_open_device(struct sample *sample, uint32_t ops)
 {
+	char name[IBV_SYSFS_NAME_MAX];
+	const char *wanted;
+
 	if (sample_has_failed(sample))
 		return;
-	sample_record(sample, rs_device_open(sample->options->device, ops, &sample->device));
+	wanted = sample_find_device(sample, name);
+	if (sample_has_failed(sample))
+		return;
+	sample_record(sample, rs_device_open(wanted, ops, &sample->device));
 	if (sample_has_failed(sample))
 		return;
 	strcpy(sample->device_name, rs_device_info(sample->device)->name);
@@ -162,6 +168,12 @@ void sample_create_rdma(struct sample *sample, uint32_t access)
 		status = rs_rdma_set_max_connections(sample->rdma, count);
 	if (status == RS_OK)
 		status = rs_rdma_set_needed_connections(sample->rdma, count);
+	if (status == RS_OK && options->use_rdma_cm)
+		status = rs_rdma_set_connection_callbacks(sample->rdma,
+							  &sample_connection_callbacks);
+	if (status == RS_OK)
+		status =
+			rs_rdma_set_connection_failed_cb(sample->rdma, sample_on_connection_failed);
 	if (status == RS_OK)
 		status = rs_pe_connect_ctx(sample->pe, rs_rdma_as_ctx(sample->rdma));
 	sample_record(sample, status);
@@ -182,12 +194,19 @@ void sample_limit_sends(struct sample *sample, unsigned count)
 	sample_record(sample, rs_rdma_set_max_sends(sample->rdma, count));
 }
 
+/* By descriptors, connecting has its own wait, in Starting. */
+static bool is_wait(const struct sample *sample, enum rs_ctx_state state)
+{
+	return state == RS_CTX_RUNNING ||
+	       (state == RS_CTX_STARTING && sample->options->use_rdma_cm);
+}
+
 /* In Running, the wait for the peer (--timeout) begins anew. */
 static void begin_wait(struct sample *sample, enum rs_ctx_state state)
 {
 	sample->deadline = 0;
-	sample->complaint = "it did not answer";
-	if (state == RS_CTX_RUNNING && sample->options->timeout > 0)
+	sample->complaint = state == RS_CTX_STARTING ? "it has not connected" : "it did not answer";
+	if (is_wait(sample, state) && sample->options->timeout > 0)
 		sample->deadline = rs_clock_ms() + (int64_t)sample->options->timeout * 1000;
 }
 
@@ -270,6 +289,7 @@ void sample_run(struct sample *sample)
 		check_deadline(sample);
 	} while (rs_ctx_state(sample->ctx) != RS_CTX_IDLE);
 	sample_record(sample, rs_ctx_error(sample->ctx));
+	sample_record(sample, sample->loss);
 }
 
 /* ---- End ---- */

@@ -21,6 +21,7 @@
 
 #include <jansson.h>
 
+#include "address.h"
 #include "backoff.h"
 #include "buf.h"
 #include "exchange.h"
@@ -62,6 +63,7 @@ struct sample {
 	struct rs_exchange *exchange;
 	const char *resource_line;                      /* of mmap or event, once exported */
 	char (*peer_lines)[RS_DESCRIPTOR_LINE_SIZE];    /* of its connections, by number */
+	union rs_address server_address;                /* for a client */
 	char peer_resource[1][RS_DESCRIPTOR_LINE_SIZE]; /* of its map or event */
 
 	sigset_t signals_before;
@@ -72,6 +74,9 @@ struct sample {
 	const char *complaint; /* when that has passed: what did not happen */
 	sample_step on_answer; /* of the user */
 	bool asks_for_signal;  /* and only a signal can be that answer */
+	bool awaits_messages;  /* of each connection one */
+	size_t lost_messages;  /* that will not come any more */
+	enum rs_status loss;   /* why something went wrong that did not stop the others */
 	struct rs_backoff backoff;
 
 	char device_name[IBV_SYSFS_NAME_MAX]; /* "": none was opened */
@@ -151,8 +156,11 @@ void sample_stop(struct sample *sample);
 void sample_export_mmap(struct sample *sample);
 void sample_export_event(struct sample *sample);
 
-/* Starting: makes the connections, publishes what was exported, collects the peer's, connects. */
-void sample_export_and_connect(struct sample *sample);
+/*
+ * Starting: makes the connections, by descriptors (publishes what was exported, collects the peer's,
+ * connects) or by address (listens, or connects with the server).
+ */
+void sample_connect(struct sample *sample);
 
 /* Running: makes remote_mmap, or remote_event, of what the peer has published. */
 void sample_import_mmap(struct sample *sample);
@@ -160,7 +168,8 @@ void sample_import_event(struct sample *sample);
 
 /*
  * Running: waits until the user says that the peer has finished (Enter or the end of input, or the
- * signal that ends the program where there is no input), then calls on_answer.
+ * signal that ends the program where there is no input), or until the peer has ended a connection
+ * that was made by address; then calls on_answer.
  */
 void sample_wait_for_user(struct sample *sample, sample_step on_answer);
 
@@ -214,6 +223,9 @@ void sample_submit_receive(struct sample *sample, size_t index);
  */
 bool sample_submit_again(struct sample *sample, struct rs_task *task);
 
+/* The message of this connection has come. */
+void sample_message_came(struct rs_connection *connection);
+
 /* Frees a task and its buffers. */
 void sample_free_task(struct rs_task *task);
 
@@ -226,6 +238,9 @@ void sample_count_down(struct sample *sample);
  */
 void sample_finish_task(struct rs_task *task, void *sample_data);
 void sample_fail_task(struct rs_task *task, void *sample_data);
+
+/* The same of one of several connections: the program fails, but goes on with the others. */
+void sample_lose_task(struct rs_task *task, void *sample_data);
 
 /* ---- Results, on standard output ---- */
 

@@ -17,6 +17,11 @@ void sample_export_event(struct sample *sample)
 	sample->resource_line = rs_sync_event_export(sample->event);
 }
 
+bool sample_peer_has_resource(const struct program *program)
+{
+	return program->resource_owner && strcmp(program->resource_owner, program->peer) == 0;
+}
+
 /* Lines for all connections. */
 static char (*alloc_lines(struct sample *sample))[RS_DESCRIPTOR_LINE_SIZE]
 {
@@ -74,8 +79,6 @@ static void collect(struct sample *sample)
 {
 	const struct options *options = sample->options;
 	const struct program *program = options->program;
-	bool peer_has_resource =
-		program->resource_owner && strcmp(program->resource_owner, program->peer) == 0;
 	struct rs_exchange_item items[] = {
 		{ RS_DESCRIPTOR_CONNECTION, options->remote_descriptor_path,
 		  options->default_paths[OPTIONS_PATH_REMOTE], options->num_connections,
@@ -87,8 +90,8 @@ static void collect(struct sample *sample)
 
 	if (sample_has_failed(sample))
 		return;
-	status = rs_exchange_collect(sample->exchange, items, peer_has_resource ? 2 : 1,
-				     options->timeout);
+	status = rs_exchange_collect(sample->exchange, items,
+				     sample_peer_has_resource(program) ? 2 : 1, options->timeout);
 	if (status == RS_ERR_INTERRUPTED)
 		sample_on_signal(sample->signal_fd, sample);
 	sample_record(sample, status);
@@ -104,7 +107,7 @@ static void connect_all(struct sample *sample)
 	}
 }
 
-void sample_export_and_connect(struct sample *sample)
+static void connect_by_descriptors(struct sample *sample)
 {
 	if (sample_has_failed(sample))
 		return;
@@ -112,6 +115,14 @@ void sample_export_and_connect(struct sample *sample)
 	export_and_publish(sample);
 	collect(sample);
 	connect_all(sample);
+}
+
+void sample_connect(struct sample *sample)
+{
+	if (sample->options->use_rdma_cm)
+		sample_connect_by_address(sample);
+	else
+		connect_by_descriptors(sample);
 }
 
 void sample_import_mmap(struct sample *sample)

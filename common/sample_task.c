@@ -150,10 +150,16 @@ void sample_free_task(struct rs_task *task)
 	free_task(task, rs_task_source(task), rs_task_destination(task));
 }
 
+/* Receives for messages that will not come are left. */
+static void stop_if_done(struct sample *sample, size_t remaining_tasks)
+{
+	if (remaining_tasks == sample->lost_messages)
+		sample_stop(sample);
+}
+
 static void count_down(struct sample *sample, size_t *remaining_tasks)
 {
-	if (--*remaining_tasks == 0)
-		sample_stop(sample);
+	stop_if_done(sample, --*remaining_tasks);
 }
 
 void sample_count_down(struct sample *sample)
@@ -169,8 +175,49 @@ void sample_finish_task(struct rs_task *task, void *sample_data)
 	count_down(sample_data, remaining_tasks);
 }
 
+/* One that came back flushed does not say what ended the connection; the context may know. */
+static enum rs_status reason_of_failure(const struct sample *sample, const struct rs_task *task)
+{
+	enum rs_status error = rs_ctx_error(sample->ctx);
+
+	return rs_task_status(task) == RS_ERR_FLUSHED && error != RS_OK ? error
+									: rs_task_status(task);
+}
+
 void sample_fail_task(struct rs_task *task, void *sample_data)
 {
-	sample_record(sample_data, rs_task_status(task));
+	sample_record(sample_data, reason_of_failure(sample_data, task));
 	sample_finish_task(task, sample_data);
+}
+
+static bool is_left_over(const struct sample *sample, const struct rs_task *task)
+{
+	return sample->lost_messages > 0 && rs_task_op(task) == RS_OP_RECEIVE &&
+	       rs_task_status(task) == RS_ERR_FLUSHED;
+}
+
+void sample_lose_task(struct rs_task *task, void *sample_data)
+{
+	struct sample *sample = sample_data;
+
+	if (rs_ctx_state(sample->ctx) == RS_CTX_RUNNING)
+		sample->loss = rs_task_status(task);
+	else if (!is_left_over(sample, task))
+		sample_record(sample, reason_of_failure(sample, task));
+	sample_finish_task(task, sample_data);
+}
+
+void sample_message_came(struct rs_connection *connection)
+{
+	rs_connection_set_complete(connection);
+}
+
+void sample_lose_messages(struct sample *sample, struct rs_connection *connection)
+{
+	if (!sample->awaits_messages || rs_connection_is_complete(connection))
+		return;
+	LOG_ERROR("connection %u has ended without its message", rs_connection_id(connection));
+	sample->loss = RS_ERR_DISCONNECTED;
+	sample->lost_messages++;
+	stop_if_done(sample, sample->remaining_tasks);
 }

@@ -44,8 +44,13 @@ void sample_wait_for_user(struct sample *sample, sample_step on_answer)
 
 	if (sample_has_failed(sample))
 		return;
-	sample->complaint = "nobody said that it has finished";
+	sample->complaint = sample->options->use_rdma_cm ? "it has not ended the connection"
+							 : "nobody said that it has finished";
 	sample->on_answer = on_answer;
+	if (sample->options->use_rdma_cm) {
+		LOG_INFO("waiting for %s to end the connection", sample->options->program->peer);
+		return;
+	}
 	rs_input_forget_typed(input);
 	if (rs_input_take_line(input, line)) {
 		on_answer(sample);
@@ -65,6 +70,7 @@ void sample_wait_for_message(struct sample *sample)
 
 	if (sample_has_failed(sample))
 		return;
+	sample->awaits_messages = true;
 	sample->complaint = "not all of its messages came";
 	if (count == 1)
 		sample->complaint = "no message came";

@@ -66,6 +66,19 @@ void rs_task_pool_forget_connections(struct task_pool *pool)
 		pool->tasks[i].connection = NULL;
 }
 
+bool rs_task_refers_to(const struct rs_rdma *rdma, const struct rs_connection *connection)
+{
+	for (unsigned op = 0; op < RS_OP_COUNT; op++) {
+		const struct task_pool *pool = &rdma->pools[op];
+
+		for (size_t i = 0; op != RS_OP_RECEIVE && i < pool->count; i++)
+			if (pool->tasks[i].state == TASK_IN_FLIGHT &&
+			    pool->tasks[i].connection == connection)
+				return true;
+	}
+	return false;
+}
+
 static bool source_is_remote(enum rs_op op)
 {
 	return op == RS_OP_READ || op == RS_OP_COMPARE_AND_SWAP || op == RS_OP_FETCH_AND_ADD;

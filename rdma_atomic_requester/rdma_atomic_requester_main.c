@@ -8,7 +8,7 @@ static const struct program program = {
 	.resource_owner = "rdma_atomic_responder",
 	.resource = RS_DESCRIPTOR_MMAP,
 	.summary = "Changes the responder's counter by fetch-and-add and compare-and-swap.",
-	.groups = OPTION_EXCHANGE | OPTION_RESOURCE,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_RESOURCE,
 };
 
 int main(int argc, char **argv)

@@ -72,7 +72,7 @@ int rdma_atomic_requester(const struct options *options)
 	sample_create_rdma(&sample, RS_ACCESS_LOCAL_READ_WRITE);
 	sample_configure_task(&sample, RS_OP_FETCH_AND_ADD, on_added, sample_fail_task, TASKS);
 	sample_configure_task(&sample, RS_OP_COMPARE_AND_SWAP, on_swapped, sample_fail_task, TASKS);
-	sample_start(&sample, sample_export_and_connect, submit_fetch_and_add, BUFFERS);
+	sample_start(&sample, sample_connect, submit_fetch_and_add, BUFFERS);
 	sample_run(&sample);
 	return sample_end(&sample);
 }

@@ -9,7 +9,7 @@ static const struct program program = {
 	.resource = RS_DESCRIPTOR_MMAP,
 	.summary =
 		"Lets the requester change its counter by RDMA atomics and prints the final value.",
-	.groups = OPTION_EXCHANGE | OPTION_RESOURCE,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_RESOURCE,
 };
 
 int main(int argc, char **argv)

@@ -23,7 +23,7 @@ static void export_and_connect(struct sample *sample)
 {
 	sample_set_word(sample, COUNTER, INITIAL);
 	sample_export_mmap(sample);
-	sample_export_and_connect(sample);
+	sample_connect(sample);
 }
 
 static void on_requester_finished(struct sample *sample)

@@ -36,9 +36,9 @@ int rdma_multi_conn_send(const struct options *options)
 	sample_create_text_mmap(&sample, RS_ACCESS_LOCAL_READ_WRITE);
 	sample_create_progress_engine(&sample);
 	sample_create_rdma(&sample, RS_ACCESS_LOCAL_READ_WRITE);
-	sample_configure_task(&sample, RS_OP_SEND, sample_finish_task, sample_fail_task, count);
+	sample_configure_task(&sample, RS_OP_SEND, sample_finish_task, sample_lose_task, count);
 	sample_limit_sends(&sample, SENDS_PER_CONNECTION);
-	sample_start(&sample, sample_export_and_connect, submit_sends, count);
+	sample_start(&sample, sample_connect, submit_sends, count);
 	sample_run(&sample);
 	return sample_end(&sample);
 }

@@ -8,7 +8,7 @@ static const struct program program = {
 	.resource_owner = "rdma_read_responder",
 	.resource = RS_DESCRIPTOR_MMAP,
 	.summary = "Reads the text in the responder's memory by RDMA and prints it.",
-	.groups = OPTION_EXCHANGE | OPTION_RESOURCE,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_RESOURCE,
 };
 
 int main(int argc, char **argv)

@@ -43,7 +43,7 @@ int rdma_read_requester(const struct options *options)
 	sample_create_progress_engine(&sample);
 	sample_create_rdma(&sample, RS_ACCESS_LOCAL_READ_WRITE);
 	sample_configure_task(&sample, RS_OP_READ, on_read_done, sample_fail_task, TASKS);
-	sample_start(&sample, sample_export_and_connect, submit_read, BUFFERS);
+	sample_start(&sample, sample_connect, submit_read, BUFFERS);
 	sample_run(&sample);
 	return sample_end(&sample);
 }

@@ -8,7 +8,7 @@ static const struct program program = {
 	.resource_owner = "rdma_read_responder",
 	.resource = RS_DESCRIPTOR_MMAP,
 	.summary = "Lets the requester read a text in its memory by RDMA.",
-	.groups = OPTION_EXCHANGE | OPTION_RESOURCE | OPTION_READ_STRING,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_RESOURCE | OPTION_READ_STRING,
 };
 
 int main(int argc, char **argv)

@@ -7,7 +7,7 @@ static const struct program program = {
 	.peer = "rdma_send",
 	.stranger = "rdma_send_immediate",
 	.summary = "Receives a text and prints it.",
-	.groups = OPTION_EXCHANGE,
+	.groups = OPTION_EXCHANGE | OPTION_CM,
 };
 
 int main(int argc, char **argv)

@@ -21,7 +21,7 @@ static void on_received(struct rs_task *task, void *sample_data)
 static void receive_and_connect(struct sample *sample)
 {
 	sample_submit_receive(sample, 0);
-	sample_export_and_connect(sample);
+	sample_connect(sample);
 }
 
 int rdma_receive(const struct options *options)

@@ -7,7 +7,7 @@ static const struct program program = {
 	.peer = "rdma_send_immediate",
 	.stranger = "rdma_send",
 	.summary = "Receives a text with an immediate value and prints both.",
-	.groups = OPTION_EXCHANGE,
+	.groups = OPTION_EXCHANGE | OPTION_CM,
 };
 
 int main(int argc, char **argv)

@@ -23,7 +23,7 @@ static void on_received(struct rs_task *task, void *sample_data)
 static void receive_and_connect(struct sample *sample)
 {
 	sample_submit_receive(sample, 0);
-	sample_export_and_connect(sample);
+	sample_connect(sample);
 }
 
 int rdma_receive_immediate(const struct options *options)

@@ -7,7 +7,7 @@ static const struct program program = {
 	.peer = "rdma_receive",
 	.stranger = "rdma_receive_immediate",
 	.summary = "Sends a text.",
-	.groups = OPTION_EXCHANGE | OPTION_SEND_STRING,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_SEND_STRING,
 };
 
 int main(int argc, char **argv)

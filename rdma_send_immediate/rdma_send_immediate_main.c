@@ -7,7 +7,7 @@ static const struct program program = {
 	.peer = "rdma_receive_immediate",
 	.stranger = "rdma_receive",
 	.summary = "Sends a text with an immediate value.",
-	.groups = OPTION_EXCHANGE | OPTION_SEND_STRING | OPTION_IMMEDIATE,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_SEND_STRING | OPTION_IMMEDIATE,
 };
 
 int main(int argc, char **argv)

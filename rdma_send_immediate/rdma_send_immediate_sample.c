@@ -34,7 +34,7 @@ int rdma_send_immediate(const struct options *options)
 	sample_create_rdma(&sample, RS_ACCESS_LOCAL_READ_WRITE);
 	sample_configure_task(&sample, RS_OP_SEND_IMMEDIATE, sample_finish_task, sample_fail_task,
 			      TASKS);
-	sample_start(&sample, sample_export_and_connect, submit_send, BUFFERS);
+	sample_start(&sample, sample_connect, submit_send, BUFFERS);
 	sample_run(&sample);
 	return sample_end(&sample);
 }

@@ -8,7 +8,7 @@ static const struct program program = {
 	.resource_owner = "rdma_sync_event_responder",
 	.resource = RS_DESCRIPTOR_EVENT,
 	.summary = "Signals the responder by its sync event and waits for its answer there.",
-	.groups = OPTION_EXCHANGE | OPTION_RESOURCE,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_RESOURCE,
 };
 
 int main(int argc, char **argv)

@@ -119,7 +119,7 @@ int rdma_sync_event_requester(const struct options *options)
 	sample_create_rdma(&sample, RS_ACCESS_LOCAL_READ_WRITE);
 	sample_configure_task(&sample, RS_OP_EVENT_SET, on_set_done, on_set_failed, TASKS);
 	sample_configure_task(&sample, RS_OP_EVENT_GET, on_get_done, on_get_failed, TASKS);
-	sample_start(&sample, sample_export_and_connect, submit_set_and_get, BUFFERS);
+	sample_start(&sample, sample_connect, submit_set_and_get, BUFFERS);
 	sample_run(&sample);
 	return sample_end(&sample);
 }

@@ -20,7 +20,7 @@ enum { SIGNALLED = 1, ANSWERED, COMPLETE };
 static void export_and_connect(struct sample *sample)
 {
 	sample_export_event(sample);
-	sample_export_and_connect(sample);
+	sample_connect(sample);
 }
 
 static void answer(struct sample *sample)

@@ -9,7 +9,8 @@ static const struct program program = {
 	.resource = RS_DESCRIPTOR_MMAP,
 	.summary =
 		"Writes a text into the responder's memory and tells it so by an immediate value.",
-	.groups = OPTION_EXCHANGE | OPTION_RESOURCE | OPTION_WRITE_STRING | OPTION_IMMEDIATE,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_RESOURCE | OPTION_WRITE_STRING |
+		  OPTION_IMMEDIATE,
 };
 
 int main(int argc, char **argv)

@@ -46,7 +46,7 @@ int rdma_write_immediate_requester(const struct options *options)
 	sample_create_rdma(&sample, RS_ACCESS_LOCAL_READ_WRITE);
 	sample_configure_task(&sample, RS_OP_WRITE_IMMEDIATE, on_write_done, sample_fail_task,
 			      TASKS);
-	sample_start(&sample, sample_export_and_connect, submit_write, BUFFERS);
+	sample_start(&sample, sample_connect, submit_write, BUFFERS);
 	sample_run(&sample);
 	return sample_end(&sample);
 }

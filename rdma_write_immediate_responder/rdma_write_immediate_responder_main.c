@@ -8,7 +8,7 @@ static const struct program program = {
 	.resource_owner = "rdma_write_immediate_responder",
 	.resource = RS_DESCRIPTOR_MMAP,
 	.summary = "Waits for the requester's write and its immediate value and prints both.",
-	.groups = OPTION_EXCHANGE | OPTION_RESOURCE,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_RESOURCE,
 };
 
 int main(int argc, char **argv)

@@ -27,7 +27,7 @@ static void receive_and_connect(struct sample *sample)
 {
 	sample_submit_receive(sample, 0);
 	sample_export_mmap(sample);
-	sample_export_and_connect(sample);
+	sample_connect(sample);
 }
 
 int rdma_write_immediate_responder(const struct options *options)

@@ -8,7 +8,7 @@ static const struct program program = {
 	.resource_owner = "rdma_write_responder",
 	.resource = RS_DESCRIPTOR_MMAP,
 	.summary = "Writes a text into the responder's memory by RDMA.",
-	.groups = OPTION_EXCHANGE | OPTION_RESOURCE | OPTION_WRITE_STRING,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_RESOURCE | OPTION_WRITE_STRING,
 };
 
 int main(int argc, char **argv)

@@ -40,7 +40,7 @@ int rdma_write_requester(const struct options *options)
 	sample_create_progress_engine(&sample);
 	sample_create_rdma(&sample, RS_ACCESS_LOCAL_READ_WRITE);
 	sample_configure_task(&sample, RS_OP_WRITE, on_write_done, sample_fail_task, TASKS);
-	sample_start(&sample, sample_export_and_connect, submit_write, BUFFERS);
+	sample_start(&sample, sample_connect, submit_write, BUFFERS);
 	sample_run(&sample);
 	return sample_end(&sample);
 }

@@ -8,7 +8,7 @@ static const struct program program = {
 	.resource_owner = "rdma_write_responder",
 	.resource = RS_DESCRIPTOR_MMAP,
 	.summary = "Lets the requester write into its memory by RDMA and prints what it wrote.",
-	.groups = OPTION_EXCHANGE | OPTION_RESOURCE,
+	.groups = OPTION_EXCHANGE | OPTION_CM | OPTION_RESOURCE,
 };
 
 int main(int argc, char **argv)

@@ -18,6 +18,7 @@
 #define FIRST_QPN      0x11
 #define QPN_STEP       7
 #define SEND_CAPACITY  1024
+#define MAX_READS      128
 #define QP_STATE_COUNT (IBV_QPS_ERR + 1)
 
 struct fake_context {
@@ -277,8 +278,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 		.max_srq_sge = device->max_sge,
 		.max_sge = device->max_sge,
 		.max_srq = device->max_srq,
-		.max_qp_rd_atom = 128,
-		.max_qp_init_rd_atom = 128,
+		.max_qp_rd_atom = MAX_READS,
+		.max_qp_init_rd_atom = MAX_READS,
 		.atomic_cap = device->atomic_cap,
 		.phys_port_cnt = device->port_count,
 	};
@@ -784,6 +785,12 @@ static void enter_error(struct fake_qp *qp)
 		flush_sends(qp);
 }
 
+static bool has_reads(const struct ibv_qp_attr *attr, int mask)
+{
+	return (!(mask & IBV_QP_MAX_DEST_RD_ATOMIC) || attr->max_dest_rd_atomic <= MAX_READS) &&
+	       (!(mask & IBV_QP_MAX_QP_RD_ATOMIC) || attr->max_rd_atomic <= MAX_READS);
+}
+
 int ibv_modify_qp(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask)
 {
 	struct fake_qp *qp = (struct fake_qp *)verbs;
@@ -792,7 +799,7 @@ int ibv_modify_qp(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask)
 	if (error)
 		return error;
 	assert_true(mask & IBV_QP_STATE);
-	if (!is_allowed(verbs->state, attr->qp_state, mask))
+	if (!is_allowed(verbs->state, attr->qp_state, mask) || !has_reads(attr, mask))
 		return EINVAL;
 	qp->attrs[attr->qp_state] = *attr;
 	verbs->state = attr->qp_state;

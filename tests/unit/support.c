@@ -236,7 +236,9 @@ int fixture_setup(void **state)
 	assert_non_null(fixture);
 	log_capture();
 	fake_reset();
+	fake_cm_reset();
 	fixture->fake = fake_add_device("fake0");
+	fake_cm_set_device(&fixture->fake->verbs);
 	assert_ok(rs_device_open(NULL, 0, &fixture->device));
 	assert_ok(rs_mmap_create(&fixture->mmap));
 	assert_ok(rs_mmap_set_memrange(fixture->mmap, fixture->memory, sizeof(fixture->memory)));
@@ -280,6 +282,7 @@ int fixture_teardown(void **state)
 	assert_ok(rs_mmap_destroy(fixture->mmap));
 	assert_ok(rs_device_close(fixture->device));
 	assert_int_equal(fake_live(), 0);
+	assert_int_equal(fake_cm_live(), 0);
 	rs_log_set_sink(NULL, NULL);
 	free(fixture);
 	return 0;

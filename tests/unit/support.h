@@ -14,6 +14,7 @@
 
 #include "buf.h"
 #include "descriptor.h"
+#include "fake_rdmacm.h"
 #include "fake_verbs.h"
 #include "log.h"
 #include "mmap.h"
@@ -101,7 +102,7 @@ struct fixture {
  * started; state: fixture.
  */
 int fixture_setup(void **state);
-/* Stops what runs, destroys all, and fails the test if a verbs object is left. */
+/* Stops what runs, destroys all, and fails the test if an object of a fake is left. */
 int fixture_teardown(void **state);
 
 void fixture_start(struct fixture *fixture);

@@ -459,6 +459,7 @@ static void test_a_start_that_is_left_without_its_connection_ends(void **state)
 static void test_states_have_names(void **state)
 {
 	(void)state;
+	assert_string_equal(rs_connection_state_name(RS_CONNECTION_REQUESTED), "requested");
 	assert_string_equal(rs_connection_state_name(RS_CONNECTION_CONNECTED), "connected");
 	assert_string_equal(rs_connection_state_name((enum rs_connection_state)9), "unknown state");
 }

@@ -100,7 +100,7 @@ static void test_without_options_all_have_their_defaults(void **state)
 	assert_false(options.use_rdma_cm);
 	assert_int_equal(options.listen_port, 13579);
 	assert_null(options.server_address);
-	assert_int_equal(options.server_address_type, ADDRESS_GUESSED);
+	assert_int_equal(options.server_address_type, RS_ADDRESS_GUESSED);
 	assert_int_equal(options.timeout, 0);
 	assert_int_equal(options.log_level, RS_LOG_INFO);
 	assert_false(options.json);
@@ -147,15 +147,15 @@ static void test_short_forms_work(void **state)
 	assert_string_equal(options.resource_descriptor_path, "c");
 	assert_false(options.default_paths[0] || options.default_paths[1] ||
 		     options.default_paths[2]);
-	assert_parsed(&requester, "-tt", "RC", "-r", "text", "-nc", "7", "-cm", "-lp", "70", "-sa",
-		      "::1", "-sat", "IPv6");
+	assert_parsed(&requester, "-tt", "RC", "-r", "text", "-nc", "7");
 	assert_int_equal(options.transport, RS_TRANSPORT_RC);
 	assert_string_equal(options.text, "text");
 	assert_int_equal(options.num_connections, 7);
+	assert_parsed(&requester, "-cm", "-lp", "70", "-sa", "::1", "-sat", "IPv6");
 	assert_true(options.use_rdma_cm);
 	assert_int_equal(options.listen_port, 70);
 	assert_string_equal(options.server_address, "::1");
-	assert_int_equal(options.server_address_type, ADDRESS_IPV6);
+	assert_int_equal(options.server_address_type, RS_ADDRESS_IPV6);
 	assert_parsed(&sender, "-s", "sent");
 	assert_string_equal(options.text, "sent");
 	assert_parsed(&writer, "-w", "written", "-i", "17");
@@ -183,18 +183,36 @@ static void test_long_forms_work(void **state)
 	assert_true(options.use_rdma_cm);
 	assert_int_equal(options.listen_port, 65535);
 	assert_string_equal(options.server_address, "host");
-	assert_int_equal(options.server_address_type, ADDRESS_GID);
+	assert_int_equal(options.server_address_type, RS_ADDRESS_GID);
 	assert_parsed(&requester, "--timeout", "30", "--log-level", "debug", "--json",
 		      "--server-addr-type=IPV4");
 	assert_int_equal(options.timeout, 30);
 	assert_int_equal(options.log_level, RS_LOG_DEBUG);
 	assert_true(options.json);
-	assert_int_equal(options.server_address_type, ADDRESS_IPV4);
+	assert_int_equal(options.server_address_type, RS_ADDRESS_IPV4);
 	assert_parsed(&sender, "--send-string", "sent");
 	assert_string_equal(options.text, "sent");
 	assert_parsed(&writer, "--write-string=written", "--immediate=0x1f");
 	assert_string_equal(options.text, "written");
 	assert_int_equal(options.immediate, 0x1f);
+}
+
+static void test_a_client_by_address_has_one_connection(void **state)
+{
+	(void)state;
+	assert_parsed(&requester, "-cm", "-sa", "host", "-nc", "7");
+	assert_int_equal(options.num_connections, 1);
+	assert_parsed(&requester, "-cm", "-nc", "7");
+	assert_int_equal(options.num_connections, 7);
+}
+
+static void test_a_server_s_address_needs_connecting_by_address(void **state)
+{
+	(void)state;
+	assert_usage_error(&requester,
+			   "--server-addr: is for connecting by address: give "
+			   "--use-rdma-cm, too",
+			   "-sa", "host");
 }
 
 static void test_an_immediate_value_has_32_bits_and_two_forms(void **state)
@@ -479,6 +497,8 @@ int main(void)
 		options_test(test_an_unusable_runtime_folder_is_not_used),
 		options_test(test_short_forms_work),
 		options_test(test_long_forms_work),
+		options_test(test_a_client_by_address_has_one_connection),
+		options_test(test_a_server_s_address_needs_connecting_by_address),
 		options_test(test_an_immediate_value_has_32_bits_and_two_forms),
 		options_test(test_a_value_may_look_like_an_option),
 		options_test(test_the_last_of_two_counts),

@@ -241,11 +241,9 @@ static void take_request(struct rs_rdma *rdma, const struct rdma_cm_event *event
 		turn_away(event->id, reason);
 		return;
 	}
-	/* The connection whose place it gets may have something left. */
-	rs_rdma_complete_all(rdma);
 	connection = rs_connection_take_place(rdma, true);
 	if (!connection) {
-		snprintf(reason, sizeof(reason), "this server has all its %u connections",
+		snprintf(reason, sizeof(reason), "all %u connections of this server are taken",
 			 rdma->max_connections);
 		turn_away(event->id, reason);
 		return;
@@ -304,6 +302,7 @@ enum rs_status rs_connection_accept(struct rs_connection *connection, const void
 	if (length > RS_CM_MAX_PRIVATE_DATA)
 		return RS_ERR_TOO_BIG;
 	connection->state = RS_CONNECTION_CONNECTING;
+	connection->accepted = true;
 	status = accept_request(connection, private_data, length);
 	fail(connection, status);
 	return status;
@@ -364,25 +363,61 @@ static void log_failure(const struct rs_connection *connection, const struct rdm
 		  cause[0] ? ": " : "", cause);
 }
 
-/* It has ended by the peer's wish, or because the peer is gone. */
-static void take_disconnect(struct rs_connection *connection)
+/* By the peer's wish, or because the peer is gone. */
+static void end_by_peer(struct rs_connection *connection)
 {
+	const struct rdma_cm_id *id = connection->cm_id;
 	struct rs_rdma *rdma = connection->rdma;
 
-	/* The peer waits for an answer, unless this is its answer. */
-	if (connection->state != RS_CONNECTION_DISCONNECTED)
-		rdma_disconnect(connection->cm_id);
-	if (has_ended(connection))
-		return;
-	/* What came before the end counts. */
+	/* What came before the end counts. It may lead to another connection in this one's place. */
 	rs_rdma_complete_all(rdma);
-	if (has_ended(connection))
+	if (has_ended(connection) || connection->cm_id != id)
 		return;
 	connection->state = RS_CONNECTION_DISCONNECTED;
 	rs_connection_shut(connection);
 	if (rdma->callbacks.disconnected)
 		rdma->callbacks.disconnected(connection, rdma->ctx.user_data);
 	rs_connection_check_hope(rdma, RS_ERR_DISCONNECTED);
+}
+
+size_t rs_cm_end_due(struct rs_rdma *rdma)
+{
+	size_t count = 0;
+
+	/* Running is about to come, and comes first. */
+	if (rdma->ctx.state == RS_CTX_STARTING && rdma->ctx.ops->is_ready(&rdma->ctx))
+		return 0;
+	for (unsigned i = 0; i < rdma->connection_count; i++) {
+		struct rs_connection *connection = &rdma->connections[i];
+
+		if (!connection->end_is_due)
+			continue;
+		connection->end_is_due = false;
+		rdma->ends_due--;
+		count++;
+		end_by_peer(connection);
+	}
+	return count;
+}
+
+static void take_disconnect(struct rs_connection *connection)
+{
+	/* The peer waits for an answer, unless this is its answer. */
+	if (connection->state != RS_CONNECTION_DISCONNECTED)
+		rdma_disconnect(connection->cm_id);
+	if (has_ended(connection))
+		return;
+	if (!connection->accepted || connection->state != RS_CONNECTION_CONNECTING) {
+		end_by_peer(connection);
+		return;
+	}
+	/*
+	 * The peer's last message of the handshake was lost: it could not end what was not
+	 * established. So that comes first, with all that follows from it.
+	 */
+	connection->end_is_due = true;
+	connection->rdma->ends_due++;
+	establish(connection);
 }
 
 /* The next step to established; of one that has ended there may still be events. */

@@ -198,14 +198,21 @@ static struct rs_connection *free_ended(struct rs_rdma *rdma)
 	return NULL;
 }
 
+/* What has completed on the old queue pair is handled while that can still be told from the new. */
+static struct rs_connection *reuse_place(struct rs_rdma *rdma)
+{
+	rs_rdma_complete_all(rdma);
+	return free_ended(rdma);
+}
+
 struct rs_connection *rs_connection_take_place(struct rs_rdma *rdma, bool reuse)
 {
 	struct rs_connection *taken = NULL;
 
 	if (rdma->connection_count < rdma->max_connections)
 		taken = &rdma->connections[rdma->connection_count++];
-	else if (reuse)
-		taken = free_ended(rdma);
+	else if (reuse && !rdma->in_batch)
+		taken = reuse_place(rdma);
 	if (taken)
 		*taken = (struct rs_connection){ .rdma = rdma,
 						 .id = (unsigned)(taken - rdma->connections) };
@@ -242,6 +249,12 @@ enum rs_status rs_rdma_export(struct rs_rdma *rdma, const char **line,
 	*line = made->line;
 	*connection = made;
 	return RS_OK;
+}
+
+bool rs_connection_counts(const struct rs_connection *connection)
+{
+	return connection->state == RS_CONNECTION_CONNECTED ||
+	       (connection->complete && has_ended(connection));
 }
 
 /* Running cannot be reached any more, or the last connection of those it waited for is gone. */

@@ -275,10 +275,14 @@ static size_t rdma_progress(struct rs_ctx *ctx)
 	if (rdma->device_lost)
 		return 0;
 	count = ibv_poll_cq(rdma->cq, POLL_BATCH, wcs);
+	rdma->in_batch = true;
 	for (int i = 0; i < count; i++)
 		complete(rdma, &wcs[i]);
+	rdma->in_batch = false;
 	if (count > 0)
 		return (size_t)count;
+	if (rdma->ends_due > 0)
+		return rs_cm_end_due(rdma);
 	if (count < 0)
 		LOG_ERROR("ibv_poll_cq(%s) failed: the completion queue or the device is broken",
 			  rs_device_info(rdma->device)->name);
@@ -326,9 +330,14 @@ static void on_completion_event(int fd, void *user_data)
 
 static void handle_qp_event(struct rs_connection *connection, enum ibv_event_type type)
 {
-	/* A completion that says what happened may have come before: it tells more. */
+	const struct ibv_qp *qp = connection->qp;
+
+	/*
+	 * A completion that says what happened may have come before: it tells more. And it may lead
+	 * to another connection in this one's place.
+	 */
 	rs_rdma_complete_all(connection->rdma);
-	if (connection->state != RS_CONNECTION_CONNECTED)
+	if (connection->state != RS_CONNECTION_CONNECTED || connection->qp != qp)
 		return;
 	LOG_ERROR("connection %u has failed: %s%s", connection->id, ibv_event_type_str(type),
 		  type == IBV_EVENT_QP_LAST_WQE_REACHED
@@ -381,8 +390,9 @@ static void on_async_event(int fd, void *user_data)
 
 	(void)fd;
 	while (ibv_get_async_event(rs_device_verbs(rdma->device), &event) == 0) {
-		handle_async_event(rdma, &event);
+		/* First, since what is done about it may destroy its element, which waits for that. */
 		ibv_ack_async_event(&event);
+		handle_async_event(rdma, &event);
 	}
 }
 
@@ -510,6 +520,7 @@ static void free_resources(struct rs_rdma *rdma)
 	}
 	rdma->connection_count = 0;
 	rdma->qp_count = 0;
+	rdma->ends_due = 0;
 	rs_cm_close(rdma);
 	if (rdma->channel)
 		rs_pe_unwatch(rdma->ctx.pe, rdma->channel->fd);
@@ -562,8 +573,7 @@ static bool rdma_is_ready(const struct rs_ctx *ctx)
 	unsigned connected = 0;
 
 	for (unsigned i = 0; i < rdma->connection_count; i++)
-		connected += rdma->connections[i].state == RS_CONNECTION_CONNECTED ||
-			     rdma->connections[i].complete;
+		connected += rs_connection_counts(&rdma->connections[i]);
 	return connected >= rdma->needed_connections;
 }
 

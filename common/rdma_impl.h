@@ -27,6 +27,8 @@ struct rs_connection {
 	struct rdma_cm_id *cm_id;
 	uint8_t private_data[UINT8_MAX]; /* ours until the request is sent, then the peer's */
 	size_t private_length;
+	bool accepted;       /* by this side */
+	bool end_is_due;     /* the peer has ended it, which is still to be told */
 	uint8_t peer_reads;  /* at a time, that the peer will ask for, */
 	uint8_t peer_serves; /* and that it serves */
 };
@@ -103,6 +105,8 @@ struct rs_rdma {
 	unsigned qp_count;
 	struct rdma_event_channel *cm_channel; /* NULL until connecting by address begins */
 	struct rdma_cm_id *cm_listener;
+	unsigned ends_due; /* connections whose end is */
+	bool in_batch;     /* completions were polled that are not handled yet */
 };
 
 /* Starting or Running. */
@@ -150,6 +154,8 @@ void rs_connection_destroy_qp(struct rs_connection *connection);
 struct rs_connection *rs_connection_take_place(struct rs_rdma *rdma, bool reuse);
 /* Its queue pair, in the state INIT. */
 enum rs_status rs_connection_make_qp(struct rs_connection *connection);
+/* Whether it is one of those that Running needs. */
+bool rs_connection_counts(const struct rs_connection *connection);
 /* Stops the context if it cannot reach Running any more, or has lost its last connection. */
 void rs_connection_check_hope(struct rs_rdma *rdma, enum rs_status reason);
 /* Reads and atomics at a time that this side serves, and that its device can ask for. */
@@ -159,6 +165,8 @@ uint8_t rs_connection_asked_reads(const struct rs_rdma *rdma);
 /* cm.c */
 /* The peer is told that the connection ends. */
 void rs_cm_shut(struct rs_connection *connection);
+/* Ends those whose end is due, if it is time. Returns how many. */
+size_t rs_cm_end_due(struct rs_rdma *rdma);
 void rs_cm_forget(struct rs_connection *connection);
 void rs_cm_close(struct rs_rdma *rdma);
 /* An event of its queue pair, for the connection manager. */

@@ -184,6 +184,7 @@ void sample_configure_task(struct sample *sample, enum rs_op op, rs_task_cb comp
 {
 	if (sample_has_failed(sample))
 		return;
+	sample->receives = op == RS_OP_RECEIVE;
 	sample_record(sample, rs_rdma_set_task_conf(sample->rdma, op, completed, failed, count));
 }
 
@@ -271,6 +272,10 @@ static void check_deadline(struct sample *sample)
 {
 	if (time_left(sample) != 0)
 		return;
+	if (sample->finishes) {
+		sample_stop(sample);
+		return;
+	}
 	LOG_ERROR("waited %u s in vain for %s: %s", sample->options->timeout,
 		  sample->options->program->peer, sample->complaint);
 	sample->deadline = 0;

@@ -56,6 +56,7 @@ struct sample {
 	struct rs_mmap *remote_mmap;        /* the peer's memory, where the sample uses it */
 	struct rs_sync_event_remote *remote_event; /* or the peer's event */
 	size_t remaining_tasks;
+	bool receives; /* its tasks are receives */
 	sample_step on_starting;
 	sample_step on_running;
 
@@ -75,6 +76,7 @@ struct sample {
 	sample_step on_answer; /* of the user */
 	bool asks_for_signal;  /* and only a signal can be that answer */
 	bool awaits_messages;  /* of each connection one */
+	bool finishes;         /* only the peers' ends are waited for */
 	size_t lost_messages;  /* that will not come any more */
 	enum rs_status loss;   /* why something went wrong that did not stop the others */
 	struct rs_backoff backoff;
@@ -148,6 +150,12 @@ bool sample_has_failed(const struct sample *sample);
 
 /* All is done: stops the context. */
 void sample_stop(struct sample *sample);
+
+/*
+ * All is done here, by what the peer's device has sent: it may still wait for the last
+ * acknowledgement. A connection by address is the peer's to end, then the context stops.
+ */
+void sample_finish(struct sample *sample);
 
 /*
  * Starting, on the side whose memory or event the peer works on: its descriptor is to be published

@@ -132,7 +132,10 @@ void sample_on_connection_failed(struct rs_connection *connection, enum rs_statu
 
 	LOG_WARNING("connection %u has failed: %s", rs_connection_id(connection),
 		    rs_status_text(reason));
-	lose_connection(sample, connection);
+	if (sample->finishes)
+		sample->on_answer(sample);
+	else
+		lose_connection(sample, connection);
 }
 
 const struct rs_connection_callbacks sample_connection_callbacks = {

@@ -153,7 +153,11 @@ void sample_free_task(struct rs_task *task)
 /* Receives for messages that will not come are left. */
 static void stop_if_done(struct sample *sample, size_t remaining_tasks)
 {
-	if (remaining_tasks == sample->lost_messages)
+	if (remaining_tasks != sample->lost_messages)
+		return;
+	if (sample->receives)
+		sample_finish(sample);
+	else
 		sample_stop(sample);
 }
 
@@ -200,9 +204,12 @@ void sample_lose_task(struct rs_task *task, void *sample_data)
 {
 	struct sample *sample = sample_data;
 
-	if (rs_ctx_state(sample->ctx) == RS_CTX_RUNNING)
+	if (rs_ctx_state(sample->ctx) == RS_CTX_RUNNING) {
 		sample->loss = rs_task_status(task);
-	else if (!is_left_over(sample, task))
+		/* The connection's message was given up, and its receive has come back all the same. */
+		if (sample->lost_messages > 0 && rs_task_op(task) == RS_OP_RECEIVE)
+			sample->lost_messages--;
+	} else if (!is_left_over(sample, task))
 		sample_record(sample, reason_of_failure(sample, task));
 	sample_finish_task(task, sample_data);
 }

@@ -3,7 +3,11 @@
 #include <inttypes.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "log.h"
+
+/* A peer that has died ends nothing. */
+#define FINISH_MS 10000
 
 static const char *how_to_answer(const struct sample *sample)
 {
@@ -64,12 +68,43 @@ void sample_wait_for_user(struct sample *sample, sample_step on_answer)
 	ask_user(sample, status == RS_OK);
 }
 
+static bool is_alone(const struct sample *sample)
+{
+	for (unsigned i = 0; i < sample->options->num_connections; i++)
+		if (sample->connections[i] &&
+		    rs_connection_state(sample->connections[i]) == RS_CONNECTION_CONNECTED)
+			return false;
+	return true;
+}
+
+static void stop_if_alone(struct sample *sample)
+{
+	if (is_alone(sample))
+		sample_stop(sample);
+}
+
+void sample_finish(struct sample *sample)
+{
+	sample->finishes = true;
+	sample->on_answer = stop_if_alone;
+	sample->deadline = rs_clock_ms() + FINISH_MS;
+	if (!sample->options->use_rdma_cm)
+		sample_stop(sample);
+	else if (rs_ctx_state(sample->ctx) == RS_CTX_RUNNING)
+		stop_if_alone(sample);
+}
+
 void sample_wait_for_message(struct sample *sample)
 {
 	unsigned count = sample->options->num_connections;
 
 	if (sample_has_failed(sample))
 		return;
+	/* They came before Running. */
+	if (sample->finishes) {
+		sample_finish(sample);
+		return;
+	}
 	sample->awaits_messages = true;
 	sample->complaint = "not all of its messages came";
 	if (count == 1)

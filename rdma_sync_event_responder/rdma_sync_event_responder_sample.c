@@ -35,7 +35,7 @@ static void wait_answer_wait(struct sample *sample)
 	sample_wait_for_event(sample, "Signalled by the requester", SIGNALLED - 1);
 	answer(sample);
 	sample_wait_for_event(sample, "Ended by the requester", COMPLETE - 1);
-	sample_stop(sample);
+	sample_finish(sample);
 }
 
 int rdma_sync_event_responder(const struct options *options)

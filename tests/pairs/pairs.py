@@ -35,6 +35,10 @@ PATIENCE = 90
 SIDES = ("responder", "requester")
 
 
+def other_side(side):
+    return SIDES[1 - SIDES.index(side)]
+
+
 @dataclasses.dataclass(frozen=True)
 class Pair:
     """

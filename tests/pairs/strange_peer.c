@@ -98,7 +98,7 @@ static void publish(struct sample *sample)
 		sample_export_event(sample);
 	else if (owns_resource(sample->options->program))
 		sample_export_mmap(sample);
-	sample_export_and_connect(sample);
+	sample_connect(sample);
 }
 
 /* A write with immediate gets no further than to a missing receive; so it is there. */

@@ -25,6 +25,7 @@ memory=2048
 cpus=
 two=no
 pcap=
+tap=
 environment=()
 command=()
 work=
@@ -53,6 +54,7 @@ host-b (10.77.0.2), each with a shell command; their output lines begin with "a:
   --out-a DIR, --out-b DIR
                      with --two: the same for each of the machines
   --pcap FILE        with --two: write what crosses the network
+  --tap NAME         join the machine's network to this tap device, which is there already
   --memory MB        memory of a machine (default 2048)
   --cpus N           processors of a machine (default 2; 1 with --two)
   --help             print this
@@ -86,6 +88,10 @@ set_option()
 		--out | --out-a) out[a]=$2 ;;
 		--out-b) out[b]=$2 ;;
 		--pcap) pcap=$(realpath -m -- "$2") ;;
+		--tap)
+			[[ $2 =~ ^[A-Za-z0-9_.-]{1,15}$ ]] || wrong_usage "--tap needs a name, not '$2'"
+			tap=$2
+			;;
 		--a | --b) shell_command[${1#--}]=$2 ;;
 	esac
 }
@@ -102,8 +108,8 @@ parse_arguments()
 				usage
 				exit 0
 				;;
-			--timeout | --memory | --cpus | --env | --pcap | --out | --out-[ab] | \
-				--[ab])
+			--timeout | --memory | --cpus | --env | --pcap | --tap | --out | \
+				--out-[ab] | --[ab])
 				[ $# -ge 2 ] || wrong_usage "$1 needs a value"
 				set_option "$1" "$2"
 				seen+="$1 "
@@ -131,6 +137,7 @@ check_arguments()
 		[ ${#command[@]} -eq 0 ] || wrong_usage "--two takes no COMMAND but --a and --b"
 		[ ${#shell_command[@]} -eq 2 ] || wrong_usage "--two needs both --a and --b"
 		[[ $1 != *' --out '* ]] || wrong_usage "--two takes --out-a and --out-b, not --out"
+		[ -z "$tap" ] || wrong_usage "--two takes no --tap"
 		guests=(a b)
 		return 0
 	fi
@@ -200,7 +207,7 @@ share_options()
 }
 
 # Sets $network to the QEMU options for the network of guest $1: a cable, with nothing at its end
-# when there is but one guest. $2: listens for the other end (on, off); $3: number of the guest.
+# when there is but one guest without a tap device. $2: listens for the other end (on, off); $3: number of the guest.
 network_options()
 {
 	local cable card
@@ -208,6 +215,8 @@ network_options()
 	cable=dgram,id=net,local.type=unix,local.path=../net,remote.type=unix,remote.path=../none
 	if [ $two = yes ]; then
 		cable="stream,id=net,addr.type=unix,addr.path=../net,server=$2"
+	elif [ -n "$tap" ]; then
+		cable=tap,id=net,ifname=$tap,script=no,downscript=no
 	fi
 	network=(-netdev "$cable")
 	card="virtio-net-pci,netdev=net,mac=52:54:00:77:00:0$3,romfile=,speed=10000,duplex=full"
@@ -424,6 +433,8 @@ prepare()
 	local guest text
 
 	install_packages "${VM_PACKAGES[@]}"
+	# QEMU would make the device, of which nobody knows.
+	[ -z "$tap" ] || ip link show dev "$tap" >/dev/null || exit $STATUS_BROKEN
 	text=$("$here/prepare.sh") || exit $STATUS_BROKEN
 	mapfile -t prepared <<<"$text"
 	for guest in "${guests[@]}"; do

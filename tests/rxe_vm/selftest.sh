@@ -93,6 +93,8 @@ test_usage()
 	same 'wrong number: status' 2 $status
 	try --two --a true
 	same 'one of two commands: status' 2 $status
+	try --tap a/b true
+	same 'no name of a device: status' 2 $status
 }
 
 # What the guest prints about itself, and exchanges with us meanwhile.
@@ -238,6 +240,26 @@ b: no newline' "$(grep ^b "$scratch/out")"
 	ok 'nothing is left' nothing_is_left
 }
 
+# Programs here and in the machine reach each other, in a network that is nobody else's.
+test_tap()
+{
+	local here_too
+
+	if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/net/tun ]; then
+		printf 'skipped: a tap device needs root and /dev/net/tun\n'
+		return 0
+	fi
+	here_too='ip tuntap add tap9 mode tap && ip address add 10.77.0.254/24 dev tap9 &&
+		ip link set tap9 up && exec "$@"'
+	run=unshare try --net sh -c "$here_too" sh "$here/run.sh" --no-rxe --tap tap9 \
+		busybox ping -q -c 2 10.77.0.254
+	same 'tap: status' 0 $status
+	ok 'tap: it is answered' contains out '2 packets received'
+	try --no-rxe --tap tap9 true
+	same 'tap: no such device: status' 125 $status
+	ok 'nothing is left' nothing_is_left
+}
+
 # The first time, it says that it downloads the kernel: not in the middle of a check.
 "$here/prepare.sh" >/dev/null
 
@@ -249,5 +271,6 @@ test_no_start
 test_signal TERM 143
 test_signal INT 130
 test_two
+test_tap
 printf '%s passed, %s failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

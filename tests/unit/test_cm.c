@@ -769,7 +769,7 @@ static void test_one_client_too_many_is_rejected(void **state)
 	serve_client(fixture, listener, &id);
 	serve_client(fixture, listener, &id);
 	request(fixture, listener);
-	assert_turned_away("this server has all its 2 connections");
+	assert_turned_away("all 2 connections of this server are taken");
 	/* The channel, the listener and the two. */
 	assert_int_equal(fake_cm_live(), 4);
 }
@@ -852,7 +852,7 @@ static void test_a_place_is_not_used_again_while_a_task_is_in_flight(void **stat
 	task = fixture_submit_send(fixture, 16, &end);
 	push_to(fixture, id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
 	request(fixture, listener);
-	assert_turned_away("this server has all its 1 connections");
+	assert_turned_away("all 1 connections of this server are taken");
 	assert_int_equal(end.failed, 0);
 	fake_flush(fixture_qp(fixture, 0));
 	rs_pe_progress(fixture->pe);
@@ -879,7 +879,7 @@ static void test_a_complete_connection_keeps_its_place_and_counts(void **state)
 	assert_ptr_not_equal(serve_client(fixture, listener, &id), first);
 	assert_int_equal(rs_ctx_state(fixture->ctx), RS_CTX_RUNNING);
 	request(fixture, listener);
-	assert_turned_away("this server has all its 2 connections");
+	assert_turned_away("all 2 connections of this server are taken");
 }
 
 static void test_a_server_that_starts_waits_for_others_when_one_has_gone(void **state)
@@ -990,6 +990,42 @@ static void test_an_end_of_ours_is_told_to_the_peer(void **state)
 	push(fixture, RDMA_CM_EVENT_DISCONNECTED);
 	assert_string_equal(seen.order, "established");
 	assert_string_equal(fake_cm_calls(), "disconnect");
+}
+
+static void test_an_end_that_overtakes_the_handshake_comes_after_running(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rdma_cm_id *id;
+
+	assert_ok(rs_rdma_set_needed_connections(fixture->rdma, 1));
+	fixture_start(fixture);
+	id = request(fixture, listen_at(fixture));
+	assert_ok(rs_connection_accept(seen.connection, NULL, 0));
+	push_to(fixture, id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+	fixture_progress_until(fixture, RS_CTX_IDLE);
+	assert_string_equal(seen.order, "requested established disconnected");
+	assert_string_equal(fixture->transitions, "Idle>Starting Starting>Running "
+						  "Running>Stopping Stopping>Idle ");
+	assert_status(rs_ctx_error(fixture->ctx), RS_ERR_DISCONNECTED);
+}
+
+static void test_an_end_that_overtakes_the_handshake_of_one_of_several(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rdma_cm_id *listener, *id;
+
+	assert_ok(rs_rdma_set_needed_connections(fixture->rdma, 2));
+	start_with(fixture, 2);
+	listener = listen_at(fixture);
+	id = request(fixture, listener);
+	assert_ok(rs_connection_accept(seen.connection, NULL, 0));
+	push_to(fixture, id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+	rs_pe_progress(fixture->pe);
+	assert_string_equal(seen.order, "requested established disconnected");
+	serve_client(fixture, listener, &id);
+	assert_int_equal(rs_ctx_state(fixture->ctx), RS_CTX_STARTING);
+	serve_client(fixture, listener, &id);
+	assert_int_equal(rs_ctx_state(fixture->ctx), RS_CTX_RUNNING);
 }
 
 static void test_an_end_of_ours_before_the_answer_is_told_as_well(void **state)
@@ -1287,6 +1323,8 @@ int main(void)
 		cm_test(test_a_failure_that_came_before_the_peer_s_end_counts),
 		cm_test(test_the_end_of_a_connection_that_has_failed_is_answered),
 		cm_test(test_an_end_of_ours_is_told_to_the_peer),
+		cm_test(test_an_end_that_overtakes_the_handshake_comes_after_running),
+		cm_test(test_an_end_that_overtakes_the_handshake_of_one_of_several),
 		cm_test(test_an_end_of_ours_before_the_answer_is_told_as_well),
 		cm_test(test_a_changed_address_is_but_told),
 		cm_test(test_an_instance_whose_connections_are_all_complete_stays),

@@ -465,6 +465,32 @@ static void test_a_backlog_holds_no_more_than_it_should(void **state)
 		assert_int_equal(rdma_destroy_id(clients[i]), 0);
 }
 
+static void test_requests_that_were_read_leave_the_backlog(void **state)
+{
+	struct rdma_cm_id *clients[2];
+	struct rdma_cm_event *events[2];
+
+	(void)state;
+	on.listener = create_id(SERVER, RDMA_PS_TCP);
+	assert_int_equal(rdma_listen(on.listener, 1), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct rdma_conn_param param = { .qp_num = 1 + i };
+
+		clients[i] = resolve("127.0.0.1", listener_port(), RDMA_PS_TCP);
+		assert_int_equal(rdma_connect(clients[i], &param), 0);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		events[i] = wait_for(on.channels[SERVER], RDMA_CM_EVENT_CONNECT_REQUEST);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(rdma_destroy_id(events[i]->id), 0);
+		acknowledge(events[i]);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		acknowledge(wait_for(on.channels[CLIENT], RDMA_CM_EVENT_REJECTED));
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(rdma_destroy_id(clients[i]), 0);
+}
+
 /* ---- Queue pairs that the program makes itself ---- */
 
 static void bring_to(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state)
@@ -750,6 +776,7 @@ static void test_an_id_moves_with_the_events_that_were_not_read(void **state)
 	(void)state;
 	on.ids[CLIENT] = id;
 	assert_int_equal(rdma_resolve_addr(id, NULL, address_of("127.0.0.1", 1), 100), 0);
+	assert_int_equal(rdma_migrate_id(id, on.channels[CLIENT]), 0); /* where it is already */
 	assert_int_equal(rdma_migrate_id(id, on.channels[SERVER]), 0);
 	assert_ptr_equal(id->channel, on.channels[SERVER]);
 	assert_false(has_event(on.channels[CLIENT], 0));
@@ -1152,6 +1179,33 @@ static void test_a_forked_child_begins_anew(void **state)
 	send_from(CLIENT, "still there");
 }
 
+/* The events are the parent's: one that it has read, and one that it has not. */
+static void test_a_forked_child_can_destroy_what_its_parent_uses(void **state)
+{
+	struct rdma_cm_id *id = create_id(CLIENT, RDMA_PS_TCP);
+	struct rdma_cm_event *event;
+	int status;
+	pid_t child;
+
+	(void)state;
+	on.ids[CLIENT] = id;
+	assert_int_equal(rdma_resolve_addr(id, NULL, address_of("127.0.0.1", 1), 100), 0);
+	event = wait_for(on.channels[CLIENT], RDMA_CM_EVENT_ADDR_RESOLVED);
+	assert_int_equal(rdma_resolve_route(id, 100), 0);
+	assert_true(has_event(on.channels[CLIENT], PATIENCE_MS));
+	child = fork();
+	if (child == 0) {
+		rdma_destroy_id(id);
+		rdma_destroy_event_channel(on.channels[CLIENT]);
+		_exit(7);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 7);
+	acknowledge(event);
+	expect(on.channels[CLIENT], id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+}
+
 /* What this program does when it is given a port: it ends without a word of its connection. */
 static int connect_and_end(const char *port)
 {
@@ -1209,6 +1263,7 @@ int main(int argc, char **argv)
 		cm_test(test_who_asks_where_nobody_listens_is_rejected),
 		cm_test(test_requests_that_are_not_read_are_rejected_when_the_listener_goes),
 		cm_test(test_a_backlog_holds_no_more_than_it_should),
+		cm_test(test_requests_that_were_read_leave_the_backlog),
 		cm_test(test_a_queue_pair_can_be_the_programs_own),
 		cm_test(test_a_message_before_the_last_word_makes_a_connection_too),
 		cm_test(test_queues_are_those_that_the_program_has_made),
@@ -1233,6 +1288,7 @@ int main(int argc, char **argv)
 		cm_test(test_devices_are_open_and_stay_so),
 		cm_test(test_what_is_not_there_is_refused),
 		cm_test(test_a_forked_child_begins_anew),
+		cm_test(test_a_forked_child_can_destroy_what_its_parent_uses),
 		cm_test(test_a_process_that_ends_disconnects),
 	};
 

@@ -32,10 +32,12 @@ static bool place_request(struct ur_event *event)
 	struct ur_cm_id *id = ur_id_of(event->verbs.id);
 	bool own = ur_id_is_synchronous(listener);
 
-	if (ur_id_move(id, own ? NULL : listener->events.channel) == 0)
-		return true;
-	ur_id_destroy(id);
-	return false;
+	if (ur_id_move(id, own ? NULL : listener->events.channel) != 0) {
+		ur_id_destroy(id);
+		return false;
+	}
+	ur_cm_note_read(id->connection);
+	return true;
 }
 
 /* One whose queue pair the program has made itself says rdma_establish when that is ready. */

@@ -9,6 +9,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t acknowledged = PTHREAD_COND_INITIALIZER;
+/* Counts forks: a source that was made by another process is not ours. */
+static unsigned process;
 
 /* ---- A process that is forked off ---- */
 
@@ -22,13 +24,26 @@ static void unlock_all(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Of threads that wait, too, it has none. */
+static void begin_as_child(void)
+{
+	process++;
+	pthread_cond_init(&acknowledged, NULL);
+	unlock_all();
+}
+
 /*
  * A child, which can begin ids of its own, must not find it locked by a thread that it does not
  * have.
  */
 static void prepare_for_forks(void)
 {
-	pthread_atfork(lock_all, unlock_all, unlock_all);
+	pthread_atfork(lock_all, unlock_all, begin_as_child);
+}
+
+static bool is_mine(const struct ur_event_source *source)
+{
+	return source->process == process;
 }
 
 /* ---- Lists, the lock held ---- */
@@ -65,7 +80,8 @@ static struct ur_event *withdraw(struct ur_event_channel *channel,
 {
 	struct ur_event *event = take(channel, source);
 
-	if (event && channel->verbs.fd >= 0)
+	/* The descriptor is shared with the parent, whose event it still has. */
+	if (event && channel->verbs.fd >= 0 && is_mine(source))
 		ur_event_fd_withdraw(channel->verbs.fd);
 	return event;
 }
@@ -106,15 +122,18 @@ static void move(struct ur_event_source *source, struct ur_event_channel *channe
 	bool owned = source->owns_channel;
 	struct ur_event *event;
 
+	if (channel == old)
+		return;
 	enter(source, channel, own);
 	for (event = withdraw(old, source); event; event = withdraw(old, source))
 		append(channel, event);
 	leave(old, owned);
 }
 
+/* What the parent has read, its threads acknowledge, which a child does not have. */
 static void wait_acknowledged(struct ur_event_source *source)
 {
-	while (source->unacknowledged > 0)
+	while (source->unacknowledged > 0 && is_mine(source))
 		pthread_cond_wait(&acknowledged, &lock);
 }
 
@@ -157,6 +176,7 @@ int ur_event_source_init(struct ur_event_source *source, struct ur_event_channel
 	if (!channel)
 		return errno;
 	lock_all();
+	source->process = process;
 	enter(source, channel, own);
 	unlock_all();
 	return 0;
@@ -165,6 +185,7 @@ int ur_event_source_init(struct ur_event_source *source, struct ur_event_channel
 void ur_event_source_join(struct ur_event_source *source, const struct ur_event_source *other)
 {
 	lock_all();
+	source->process = process;
 	enter(source, other->channel, false);
 	unlock_all();
 }

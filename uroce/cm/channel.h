@@ -24,6 +24,7 @@ struct ur_event_source {
 	struct ur_event_channel *channel;
 	bool owns_channel; /* it is the source's own: the calls of a synchronous id wait there */
 	unsigned unacknowledged; /* events that were read */
+	unsigned process;        /* that it was made by, see channel.c */
 };
 
 struct ur_event {
@@ -58,7 +59,10 @@ int ur_event_source_move(struct ur_event_source *source, struct ur_event_channel
 /* Takes back an event that was not read; the caller frees it. NULL: there is none. */
 struct ur_event *ur_event_withdraw(struct ur_event_source *source);
 
-/* Waits until the events that were read are acknowledged. */
+/*
+ * Waits until the events that were read are acknowledged. In a child, for nothing that its parent
+ * has read.
+ */
 void ur_event_wait_acknowledged(struct ur_event_source *source);
 
 bool ur_event_is_waiting(const struct ur_event_source *source);

@@ -9,6 +9,9 @@
 
 #include "../core/log.h"
 
+/* What others could keep the reader busy with. */
+#define SKIPPED_AT_ONCE 8
+
 _Static_assert(sizeof(struct ur_claimed) == 2 * sizeof(struct sockaddr_in6) + UR_MAD_SIZE,
 	       "nothing of this process's memory goes along as padding");
 
@@ -70,6 +73,19 @@ void ur_claim_listen(int fd)
 		ur_log(UR_LOG_ERROR, "cannot listen for requests: %s", strerror(errno));
 }
 
+/* Nobody can send any more when what was sent is taken out. */
+void ur_claim_ignore(int fd, uint64_t service_id)
+{
+	struct sockaddr_un name;
+	socklen_t size = make_name(service_id, &name);
+	char byte;
+
+	if (connect(fd, (struct sockaddr *)&name, size) < 0)
+		ur_log(UR_LOG_ERROR, "cannot stop to listen for requests: %s", strerror(errno));
+	while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) >= 0)
+		;
+}
+
 static bool is_trusted(struct msghdr *header)
 {
 	struct cmsghdr *control = CMSG_FIRSTHDR(header);
@@ -78,7 +94,8 @@ static bool is_trusted(struct msghdr *header)
 	if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_CREDENTIALS)
 		return false;
 	memcpy(&sender, CMSG_DATA(control), sizeof(sender));
-	return sender.uid == 0 || sender.uid == geteuid();
+	/* The sender's is its real one. */
+	return sender.uid == 0 || sender.uid == geteuid() || sender.uid == getuid();
 }
 
 static bool is_well_formed(const struct ur_claimed *request)
@@ -90,7 +107,7 @@ static bool is_well_formed(const struct ur_claimed *request)
 
 bool ur_claim_read(int fd, struct ur_claimed *request)
 {
-	for (;;) {
+	for (unsigned skipped = 0; skipped < SKIPPED_AT_ONCE; skipped++) {
 		union control control;
 		struct iovec piece = { request, sizeof(*request) };
 		struct msghdr header = { .msg_iov = &piece,
@@ -105,6 +122,7 @@ bool ur_claim_read(int fd, struct ur_claimed *request)
 		    is_trusted(&header) && is_well_formed(request))
 			return true;
 	}
+	return false;
 }
 
 int ur_claim_pass(uint64_t service_id, const struct ur_claimed *request)

@@ -23,6 +23,8 @@ int ur_claim_open(uint64_t service_id);
 
 /* From now on the descriptor is readable when requests have come. May be called again. */
 void ur_claim_listen(int fd);
+/* As before ur_claim_listen. What has come is dropped; who asks again is refused. */
+void ur_claim_ignore(int fd, uint64_t service_id);
 
 /* A request that came through the claim. */
 struct ur_claimed {
@@ -31,7 +33,10 @@ struct ur_claimed {
 	uint8_t mad[UR_MAD_SIZE];
 };
 
-/* Without waiting. False: nothing there. What is malformed or from a stranger is skipped. */
+/*
+ * Without waiting. False: nothing there, or (the descriptor stays readable) too much that is
+ * skipped, since it is malformed or from a stranger.
+ */
 bool ur_claim_read(int fd, struct ur_claimed *request);
 
 /*

@@ -28,7 +28,9 @@ struct ur_cm_connection {
 	/* The request came to it, and is not answered yet; NULL also once it has gone. */
 	struct ur_cm_listener *listener;
 	bool delivered; /* the request, to the listener */
+	bool unread;    /* the request, and it is in the listener's backlog */
 	bool closing;   /* no more events */
+	bool held;      /* has ended, but is not released */
 	bool lingers;   /* is counted as such */
 
 	struct ur_pending_event *first_event;

@@ -65,6 +65,7 @@ static void ask(struct ur_endpoint *endpoint, enum ur_endpoint_state state,
 	enter_for(endpoint, state, now, endpoint->first_interval_ms);
 	endpoint->interval = endpoint->first_interval_ms * UR_NS_PER_MS;
 	endpoint->retries_left = UR_CM_RETRIES;
+	endpoint->prolonged = false;
 	say(endpoint, message);
 }
 
@@ -300,7 +301,10 @@ static void take_sidr_req(struct ur_endpoint *endpoint)
 		say_again(endpoint);
 }
 
-/* Capped, and it gives no further retries, so the peer cannot make us wait for ever. */
+/*
+ * Capped, once for each time that we ask, and it gives no further retries, so the peer cannot make
+ * us wait for ever.
+ */
 static void take_mra(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
 		     uint64_t now)
 {
@@ -312,8 +316,10 @@ static void take_mra(struct ur_endpoint *endpoint, const struct ur_cm_message *m
 	bool about_this = (endpoint->state == UR_ENDPOINT_REQ_SENT && mra->message == ABOUT_REQ) ||
 			  (endpoint->state == UR_ENDPOINT_REP_SENT && mra->message == ABOUT_REP);
 
-	if (about_this && deadline > endpoint->deadline)
-		endpoint->deadline = deadline;
+	if (!about_this || endpoint->prolonged || deadline <= endpoint->deadline)
+		return;
+	endpoint->deadline = deadline;
+	endpoint->prolonged = true;
 }
 
 static void take_first_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
@@ -546,6 +552,7 @@ void ur_endpoint_release(struct ur_endpoint *endpoint, uint64_t now)
 static void ask_again(struct ur_endpoint *endpoint, uint64_t now)
 {
 	endpoint->retries_left--;
+	endpoint->prolonged = false;
 	endpoint->interval *= 2;
 	endpoint->deadline = now + endpoint->interval;
 	say_again(endpoint);

@@ -93,6 +93,7 @@ struct ur_endpoint {
 	uint32_t first_interval_ms; /* UR_CM_FIRST_INTERVAL_MS, or a little less */
 	uint64_t interval;
 	unsigned retries_left;
+	bool prolonged; /* by an MRA, since it was sent */
 };
 
 /* IDLE. local_id: not 0. */

@@ -6,6 +6,7 @@
 #include "../link/address.h"
 #include "../link/batch.h"
 #include "claim.h"
+#include "timed_lock.h"
 
 #define NUMBER_SHIFT 24
 
@@ -40,13 +41,28 @@ void ur_gsi_send_locked(struct ur_device *device, const struct ur_path *path,
 	carrier->send(carrier, path, &tx);
 }
 
+static void send_and_unlock(struct ur_device *device, const struct ur_path *path,
+			    const struct ur_cm_message *message)
+{
+	ur_gsi_send_locked(device, path, message);
+	ur_engine_flush(device);
+	pthread_mutex_unlock(&device->lock);
+}
+
 void ur_gsi_send(struct ur_device *device, const struct ur_path *path,
 		 const struct ur_cm_message *message)
 {
 	pthread_mutex_lock(&device->lock);
-	ur_gsi_send_locked(device, path, message);
-	ur_engine_flush(device);
-	pthread_mutex_unlock(&device->lock);
+	send_and_unlock(device, path, message);
+}
+
+bool ur_gsi_try_send(struct ur_device *device, const struct ur_path *path,
+		     const struct ur_cm_message *message, unsigned ms)
+{
+	if (!ur_lock_for(&device->lock, ms))
+		return false;
+	send_and_unlock(device, path, message);
+	return true;
 }
 
 /* ---- For nobody ---- */

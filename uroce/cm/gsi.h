@@ -23,6 +23,10 @@ void ur_gsi_receive(struct ur_device *device, const struct ur_packet *packet,
 void ur_gsi_send(struct ur_device *device, const struct ur_path *path,
 		 const struct ur_cm_message *message);
 
+/* The same, but not if somebody holds the lock for ms. Returns whether it was sent. */
+bool ur_gsi_try_send(struct ur_device *device, const struct ur_path *path,
+		     const struct ur_cm_message *message, unsigned ms);
+
 /* The same with the device's lock held; sent at the next flush. */
 void ur_gsi_send_locked(struct ur_device *device, const struct ur_path *path,
 			const struct ur_cm_message *message);

@@ -102,7 +102,7 @@ static void end_service(struct ur_cm_id *id)
 	if (id->listener)
 		ur_cm_unlisten(id->listener);
 	if (id->connection)
-		ur_cm_release(id->connection);
+		ur_cm_end(id->connection);
 }
 
 void ur_id_destroy(struct ur_cm_id *id)
@@ -112,6 +112,9 @@ void ur_id_destroy(struct ur_cm_id *id)
 	if (id->verbs.event)
 		ur_event_acknowledge((struct ur_event *)id->verbs.event);
 	ur_event_wait_acknowledged(&id->events);
+	/* Not before: who handles an event may still use it. */
+	if (id->connection)
+		ur_cm_release(id->connection);
 	if (id->port)
 		ur_cm_give_port((uint16_t)id->verbs.ps, id->port);
 	ur_event_source_end(&id->events);

@@ -12,10 +12,11 @@ struct ur_cm_listener {
 	union ur_sockaddr address;
 	ur_cm_event_fn event;
 	void *user_data;
-	unsigned backlog, unanswered; /* requests */
-	unsigned process;             /* that it is of, see manager.c */
-	int fd;                       /* the claim's; belongs to the port */
-	struct ur_device **devices;   /* that it holds open */
+	/* Requests; unanswered: those that were read, too. */
+	unsigned backlog, unread, unanswered;
+	unsigned process;           /* that it is of, see manager.c */
+	int fd;                     /* the claim's; belongs to the port */
+	struct ur_device **devices; /* that it holds open */
 	unsigned device_count;
 };
 

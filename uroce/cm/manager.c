@@ -19,6 +19,7 @@
 #include "inbox.h"
 #include "listener.h"
 #include "terms.h"
+#include "timed_lock.h"
 
 /* Connections that nobody needs but for duplicates; further ones end at once. */
 #define MAX_LINGERING 4096
@@ -30,8 +31,12 @@
 
 #define NUMBER_SHIFT 24
 
-#define EXIT_PATIENCE_MS 50
-#define NS_PER_S         1000000000L
+#define EXIT_PATIENCE_MS        50
+#define EXIT_DEVICE_PATIENCE_MS 20
+
+/* For the answers to the last DREQs; how often it looks. */
+#define EXIT_WAIT_MS 400
+#define EXIT_LOOK_MS 2
 
 #define SIDR_REJECTED 2 /* status of a SIDR_REP */
 
@@ -48,7 +53,10 @@ static struct {
 	/* Counts forks: what was made by another process is not ours. */
 	unsigned process;
 	bool running;
-	bool exiting;
+	bool quiet; /* the process ends: the program hears of nothing more */
+	/* For a device's lock, then. */
+	unsigned patience_ms;
+	bool exiting; /* and the thread, too */
 	pthread_t thread;
 	int epoll_fd, wake_fd;
 	uint64_t sleeping_until; /* of the thread; 0: it is awake */
@@ -188,11 +196,25 @@ bool ur_cm_serves(uint64_t service_id, const union ur_sockaddr *local)
 	return found;
 }
 
-/* The request is answered, or does not need to be any more. */
+static bool has_room(const struct ur_cm_listener *listener)
+{
+	return listener->unread < listener->backlog && listener->unanswered < UR_CM_MAX_BACKLOG;
+}
+
 static void leave_backlog(struct ur_cm_connection *connection)
+{
+	if (!connection->unread)
+		return;
+	connection->unread = false;
+	connection->listener->unread--;
+}
+
+/* The request is answered, or does not need to be any more. */
+static void leave_listener(struct ur_cm_connection *connection)
 {
 	if (!connection->listener)
 		return;
+	leave_backlog(connection);
 	connection->listener->unanswered--;
 	connection->listener = NULL;
 }
@@ -268,7 +290,7 @@ static void destroy(struct ur_cm_connection *connection)
 
 static bool is_needed(const struct ur_cm_connection *connection)
 {
-	return !connection->endpoint.released || connection == manager.current;
+	return !connection->endpoint.released || connection->held || connection == manager.current;
 }
 
 /* Counts those that linger. False: there are too many. */
@@ -313,23 +335,14 @@ static void make_ready(struct ur_cm_connection *connection)
 	wake_before(0);
 }
 
-/* The process ends: who called exit may hold the device's lock. */
-static void try_to_send(struct ur_device *device, const struct ur_path *path,
-			const struct ur_cm_message *message)
-{
-	if (pthread_mutex_trylock(&device->lock) != 0)
-		return;
-	ur_gsi_send_locked(device, path, message);
-	pthread_mutex_unlock(&device->lock);
-}
-
 static void send_message(struct ur_device *device, const struct ur_path *path,
 			 const struct ur_cm_message *message)
 {
-	if (manager.exiting)
-		try_to_send(device, path, message);
-	else
+	if (!manager.quiet)
 		ur_gsi_send(device, path, message);
+	/* Who called exit may hold the device's lock: that is not waited for again. */
+	else if (!ur_gsi_try_send(device, path, message, manager.patience_ms))
+		manager.patience_ms = 0;
 }
 
 static void send_of_endpoint(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
@@ -474,7 +487,7 @@ static bool end_stale(const struct ur_cm_message *request, const struct ur_cm_ro
 static void refuse_undelivered(struct ur_cm_connection *connection)
 {
 	connection->closing = true;
-	leave_backlog(connection);
+	leave_listener(connection);
 	ur_connection_drop_events(connection);
 	ur_endpoint_release(&connection->endpoint, ur_clock_ns());
 	settle(connection);
@@ -489,6 +502,8 @@ static void begin(struct ur_cm_listener *listener, const struct ur_cm_message *r
 		return;
 	connection->listener = listener;
 	connection->service_id = listener->service_id;
+	connection->unread = true;
+	listener->unread++;
 	listener->unanswered++;
 	ur_endpoint_begin(&connection->endpoint, request);
 	ur_connection_add(&manager.table, connection, UR_BY_REQUEST);
@@ -514,7 +529,7 @@ static void take_request(const struct ur_cm_message *request, struct ur_cm_route
 		refuse(request, route, listener ? fault : UR_CM_INVALID_SERVICE_ID);
 		return;
 	}
-	if (end_stale(request, route, now) || listener->unanswered >= listener->backlog)
+	if (end_stale(request, route, now) || !has_room(listener))
 		return;
 	ur_address_set_port(&route->dest, header.source_port);
 	begin(listener, request, route);
@@ -618,6 +633,15 @@ static int add_device(struct ur_cm_listener *listener, struct ur_device *device)
 	return error;
 }
 
+/* It must be open for the answer also if nobody listens there: who asks is refused at once. */
+static void take_on_device(const struct ur_inbox_entry *entry, uint64_t now)
+{
+	if (use_device(entry->device) != 0)
+		return;
+	take_entry(entry, now);
+	unuse_device(entry->device);
+}
+
 /* One that listens to any address uses also the devices that came up later. */
 static void take_claimed(const struct ur_claimed *claimed, uint64_t now)
 {
@@ -636,7 +660,7 @@ static void take_claimed(const struct ur_claimed *claimed, uint64_t now)
 	listener = ur_listener_find(manager.listeners, service_of(&entry.message), &claimed->to);
 	if (listener && !find_used(entry.device) && add_device(listener, entry.device) != 0)
 		return;
-	take_entry(&entry, now);
+	take_on_device(&entry, now);
 }
 
 /* ---- Events ---- */
@@ -699,7 +723,7 @@ static void deliver_all(void)
 {
 	struct ur_cm_connection *connection;
 
-	while (!manager.exiting && (connection = take_ready()))
+	while (!manager.quiet && (connection = take_ready()))
 		deliver(connection);
 }
 
@@ -908,15 +932,28 @@ static int ensure_running(void)
 	return error;
 }
 
-static bool lock_for(unsigned ms)
+static bool waits_for_last_answers(void)
 {
-	struct timespec end;
+	struct ur_cm_connection *connection = NULL;
 
-	clock_gettime(CLOCK_REALTIME, &end);
-	end.tv_nsec += (long)(ms * UR_NS_PER_MS);
-	end.tv_sec += end.tv_nsec / NS_PER_S;
-	end.tv_nsec %= NS_PER_S;
-	return pthread_mutex_timedlock(&manager.lock, &end) == 0;
+	while ((connection = ur_connection_next(&manager.table, connection)))
+		if (connection->endpoint.state == UR_ENDPOINT_DREQ_SENT)
+			return true;
+	return false;
+}
+
+/* A lost DREQ would not be repeated by anybody, and the peer wait for ever. */
+static bool wait_for_last_answers(void)
+{
+	const struct timespec pause = { .tv_nsec = EXIT_LOOK_MS * UR_NS_PER_MS };
+
+	for (unsigned ms = 0; ms < EXIT_WAIT_MS && waits_for_last_answers(); ms += EXIT_LOOK_MS) {
+		unlock();
+		nanosleep(&pause, NULL);
+		if (!ur_lock_for(&manager.lock, EXIT_PATIENCE_MS))
+			return false;
+	}
+	return true;
 }
 
 void ur_cm_at_exit(void)
@@ -925,12 +962,19 @@ void ur_cm_at_exit(void)
 	uint64_t now = ur_clock_ns();
 
 	/* The manager's thread soon gives it back; but who holds it may be what called exit. */
-	if (!lock_for(EXIT_PATIENCE_MS))
+	if (!ur_lock_for(&manager.lock, EXIT_PATIENCE_MS))
+		return;
+	manager.quiet = true;
+	manager.patience_ms = EXIT_DEVICE_PATIENCE_MS;
+	while ((connection = ur_connection_next(&manager.table, connection))) {
+		if (connection->endpoint.released)
+			continue;
+		ur_endpoint_release(&connection->endpoint, now);
+		set_timer(connection);
+	}
+	if (!manager.exiting && manager.running && !wait_for_last_answers())
 		return;
 	manager.exiting = true;
-	while ((connection = ur_connection_next(&manager.table, connection)))
-		if (!connection->endpoint.released)
-			ur_endpoint_release(&connection->endpoint, now);
 	unlock();
 }
 
@@ -1018,6 +1062,7 @@ int ur_cm_listen(uint16_t port_space, const union ur_sockaddr *address, int back
 		*listener = created;
 	} else {
 		unuse_devices(created);
+		ur_cm_port_end_fd(port_space, port);
 		free(created);
 	}
 	unlock();
@@ -1045,7 +1090,7 @@ static void forget_listener(const struct ur_cm_listener *listener)
 		struct ur_cm_connection *next = ur_connection_next(&manager.table, connection);
 
 		if (connection->listener == listener && connection->delivered)
-			leave_backlog(connection);
+			leave_listener(connection);
 		else if (connection->listener == listener)
 			refuse_undelivered(connection);
 		connection = next;
@@ -1061,6 +1106,8 @@ void ur_cm_unlisten(struct ur_cm_listener *listener)
 		while (manager.current_listener == listener && !in_thread())
 			pthread_cond_wait(&manager.delivered, &manager.lock);
 		unuse_devices(listener);
+		ur_cm_port_end_fd((uint16_t)(listener->service_id >> 16),
+				  (uint16_t)listener->service_id);
 		free(listener);
 	}
 	unlock();
@@ -1150,7 +1197,7 @@ static int say_locked(struct ur_cm_connection *connection, const struct ur_cm_me
 	lock();
 	error = is_mine(connection) ? say(connection, message) : EINVAL;
 	if (!error)
-		leave_backlog(connection);
+		leave_listener(connection);
 	unlock();
 	return error;
 }
@@ -1168,7 +1215,7 @@ int ur_cm_reply(struct ur_cm_connection *connection, const struct ur_cm_params *
 		ur_terms_take_params(connection, params);
 		ur_terms_make_rep(connection, params, &message.rep);
 		error = say(connection, &message);
-		leave_backlog(connection);
+		leave_listener(connection);
 	}
 	unlock();
 	return error;
@@ -1227,6 +1274,14 @@ int ur_cm_established(struct ur_cm_connection *connection)
 	return error;
 }
 
+void ur_cm_note_read(struct ur_cm_connection *connection)
+{
+	lock();
+	if (is_mine(connection))
+		leave_backlog(connection);
+	unlock();
+}
+
 const struct ur_cm_route *ur_cm_route_of(const struct ur_cm_connection *connection)
 {
 	return &connection->route;
@@ -1243,14 +1298,31 @@ void ur_cm_adopt(struct ur_cm_connection *connection, ur_cm_event_fn event, void
 	unlock();
 }
 
-static void release(struct ur_cm_connection *connection)
+static void end(struct ur_cm_connection *connection)
 {
 	connection->closing = true;
+	connection->held = true;
 	while (manager.current == connection && !in_thread())
 		pthread_cond_wait(&manager.delivered, &manager.lock);
-	leave_backlog(connection);
+	leave_listener(connection);
 	ur_connection_drop_events(connection);
 	ur_endpoint_release(&connection->endpoint, ur_clock_ns());
+	set_timer(connection);
+}
+
+void ur_cm_end(struct ur_cm_connection *connection)
+{
+	lock();
+	if (is_mine(connection))
+		end(connection);
+	unlock();
+}
+
+static void release(struct ur_cm_connection *connection)
+{
+	if (!connection->held)
+		end(connection);
+	connection->held = false;
 	settle(connection);
 }
 

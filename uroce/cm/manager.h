@@ -31,8 +31,8 @@
 #include "route.h"
 
 /*
- * Requests that a listener holds unanswered, whatever its backlog is; more are dropped (the peer
- * tries again).
+ * Requests that a listener holds unanswered, read or not, whatever its backlog is; more are dropped
+ * (the peer tries again).
  */
 #define UR_CM_MAX_BACKLOG 1024
 
@@ -46,8 +46,8 @@ struct ur_cm_event {
 };
 
 /*
- * Called in the manager's thread without a lock, one at a time; not after ur_cm_release or
- * ur_cm_unlisten has returned: they wait for a callback that runs (so hold no lock that it takes),
+ * Called in the manager's thread without a lock, one at a time; not after ur_cm_end,
+ * ur_cm_release or ur_cm_unlisten has returned: they wait for a callback that runs (so hold no lock that it takes),
  * unless they are called in it. While it runs all others wait.
  */
 typedef void (*ur_cm_event_fn)(void *user_data, const struct ur_cm_event *event);
@@ -59,8 +59,8 @@ typedef void (*ur_cm_event_fn)(void *user_data, const struct ur_cm_event *event)
  * devices that there are now, of both families), become events from now on. The port was taken,
  * and is given back after ur_cm_unlisten. Holds the devices open. An exact address is preferred to
  * any, and any of the sender's family to any of the other. backlog: how many requests may be
- * neither replied to nor rejected nor released; 0 or less: UR_CM_MAX_BACKLOG, which is the
- * greatest. What comes beyond that is dropped. Returns 0; EADDRINUSE: there is one with this very
+ * neither read (see ur_cm_note_read) nor replied to nor rejected nor released; 0 or less:
+ * UR_CM_MAX_BACKLOG, which is the greatest. What comes beyond that is dropped. Returns 0; EADDRINUSE: there is one with this very
  * address; ENODEV: no device has the address, or there is none at all; or another errno.
  */
 int ur_cm_listen(uint16_t port_space, const union ur_sockaddr *address, int backlog,
@@ -68,6 +68,9 @@ int ur_cm_listen(uint16_t port_space, const union ur_sockaddr *address, int back
 
 /* No more events. Requests not delivered yet are rejected. */
 void ur_cm_unlisten(struct ur_cm_listener *listener);
+
+/* The program has read the request, which is no longer in the backlog. */
+void ur_cm_note_read(struct ur_cm_connection *connection);
 
 /* What the REQ or SIDR_REQ says of the way: device, addresses. */
 const struct ur_cm_route *ur_cm_route_of(const struct ur_cm_connection *connection);
@@ -83,7 +86,7 @@ void ur_cm_adopt(struct ur_cm_connection *connection, ur_cm_event_fn event, void
 /* What a side says of its queue pair and wishes. */
 struct ur_cm_params {
 	uint32_t qpn;
-	uint32_t psn; /* 0: a random one, see ur_cm_qp_attr */
+	uint32_t psn; /* of the first request received; 0: a random one, see ur_cm_qp_attr */
 	uint8_t responder_resources, initiator_depth;
 	bool flow_control, srq;
 	uint8_t retry_count, rnr_retry_count;
@@ -121,9 +124,12 @@ int ur_cm_disconnect(
 int ur_cm_established(struct ur_cm_connection *connection);
 
 /*
- * The caller does not need it any more, in any state: what is due is sent in the background (REJ,
- * DREQ and their repetitions, answers to duplicates), and it ends by itself.
+ * In any state: what is due is sent in the background (REJ, DREQ and their repetitions, answers to
+ * duplicates), and no more events come. It can still be named in calls, which fail, until it is
+ * released.
  */
+void ur_cm_end(struct ur_cm_connection *connection);
+/* The caller does not need it any more. Ends it if that has not been done, see ur_cm_end. */
 void ur_cm_release(struct ur_cm_connection *connection);
 
 /*

@@ -17,7 +17,7 @@ struct port {
 	uint16_t space;
 	uint16_t number;
 	bool shared;
-	unsigned uses;
+	unsigned uses, listeners;
 	int claim;
 };
 
@@ -149,15 +149,27 @@ void ur_cm_give_port(uint16_t port_space, uint16_t port)
 
 int ur_cm_port_fd(uint16_t port_space, uint16_t port)
 {
-	const struct port *found;
+	struct port *found;
 	int fd = -1;
 
 	lock_table();
 	found = *find(port_space, port);
 	if (found) {
 		fd = found->claim;
+		found->listeners++;
 		ur_claim_listen(fd);
 	}
 	unlock_table();
 	return fd;
+}
+
+void ur_cm_port_end_fd(uint16_t port_space, uint16_t port)
+{
+	struct port *found;
+
+	lock_table();
+	found = *find(port_space, port);
+	if (found && found->listeners > 0 && --found->listeners == 0)
+		ur_claim_ignore(found->claim, UR_CM_SERVICE_ID(port_space, port));
+	unlock_table();
 }

@@ -22,7 +22,10 @@ void ur_cm_give_port(uint16_t port_space, uint16_t port);
 /*
  * The claim's descriptor (see claim.h) of a port that was taken; it stays the port's. From now on
  * requests for the port are passed on to this process: before, they are refused. -1: not taken.
+ * Each call is undone by ur_cm_port_end_fd (-1: that does nothing); after the last one they are
+ * refused again.
  */
 int ur_cm_port_fd(uint16_t port_space, uint16_t port);
+void ur_cm_port_end_fd(uint16_t port_space, uint16_t port);
 
 #endif

@@ -1,7 +1,6 @@
 #include "route.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "../link/address.h"
@@ -33,27 +32,17 @@ int ur_cm_gid_index(const struct ur_device *device, const union ur_sockaddr *add
 
 	if (is_link_local(address) && address->v6.sin6_scope_id != device->if_index)
 		return -1;
-	for (unsigned i = 0; i < device->gid_count; i++)
-		if (memcmp(&device->gids[i], &gid, sizeof(gid)) == 0)
-			return (int)i;
-	return -1;
+	return ur_device_gid_index(device, &gid);
 }
 
 struct ur_device *ur_cm_device_of(const union ur_sockaddr *address)
 {
-	/* A scan by another thread empties the devices for a moment. */
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	struct ur_device **devices = NULL, *found = NULL;
-	unsigned count = 0;
+	const union ibv_gid gid = ur_cm_gid_of(address);
 
-	pthread_mutex_lock(&lock);
-	ur_devices_scan(&devices, &count);
-	for (unsigned i = 0; i < count && !found; i++)
-		if (ur_cm_gid_index(devices[i], address) >= 0)
-			found = devices[i];
-	pthread_mutex_unlock(&lock);
-	free(devices);
-	return found;
+	/* A link-local one without a scope is of no device. */
+	if (is_link_local(address) && address->v6.sin6_scope_id == 0)
+		return NULL;
+	return ur_devices_find(&gid, is_link_local(address) ? address->v6.sin6_scope_id : 0);
 }
 
 /* ---- What the system says ---- */

@@ -6,6 +6,29 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct ur_shared_context *all;
 
+/* ---- A process that is forked off ---- */
+
+static void lock_all(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void unlock_all(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * The table of devices, which is locked after this one, has been prepared before: so it is locked
+ * after this one by a fork, too.
+ */
+static void prepare_for_forks(void)
+{
+	pthread_atfork(lock_all, unlock_all, unlock_all);
+}
+
+/* ---- Contexts, the lock held ---- */
+
 static const struct ur_shared_context *find(const struct ur_device *device)
 {
 	const struct ur_shared_context *shared = all;
@@ -40,16 +63,20 @@ err_shared:
 	return NULL;
 }
 
+/* ---- Use ---- */
+
 int ur_shared_context_get(struct ur_device *device, const struct ur_shared_context **shared)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int error = 0;
 
-	pthread_mutex_lock(&lock);
+	pthread_once(&once, prepare_for_forks);
+	lock_all();
 	*shared = find(device);
 	if (!*shared)
 		*shared = open_shared(device);
 	if (!*shared)
 		error = errno;
-	pthread_mutex_unlock(&lock);
+	unlock_all();
 	return error;
 }

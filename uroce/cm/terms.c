@@ -119,7 +119,7 @@ void ur_terms_make_req(const struct ur_cm_connection *connection, uint64_t servi
 		.service_id = service_id,
 		.ca_guid = be64toh(connection->route.device->guid),
 		.qpn = params->qpn,
-		.psn = attr->sq_psn,
+		.psn = attr->rq_psn,
 		.responder_resources = params->responder_resources,
 		.initiator_depth = params->initiator_depth,
 		.remote_timeout = RESPONSE_TIMEOUT,
@@ -141,7 +141,7 @@ void ur_terms_make_rep(const struct ur_cm_connection *connection, const struct u
 {
 	*rep = (struct ur_cm_rep){
 		.qpn = params->qpn,
-		.psn = connection->attr.sq_psn,
+		.psn = connection->attr.rq_psn,
 		.responder_resources = params->responder_resources,
 		.initiator_depth = params->initiator_depth,
 		.target_ack_delay = ACK_TIMEOUT - 1,
@@ -160,7 +160,7 @@ void ur_terms_begin(struct ur_cm_connection *connection)
 	struct ibv_ah_attr *ah = &connection->attr.ah_attr;
 
 	connection->attr.path_mtu = route->device->mtu;
-	connection->attr.sq_psn = ur_terms_random();
+	connection->attr.rq_psn = ur_terms_random();
 	connection->attr.qkey = DEFAULT_QKEY;
 	connection->attr.timeout = ACK_TIMEOUT;
 	ah->is_global = 1;
@@ -183,7 +183,7 @@ void ur_terms_take_req(struct ur_cm_connection *connection, const struct ur_cm_r
 	if (req->path_mtu < (uint8_t)attr->path_mtu)
 		attr->path_mtu = req->path_mtu;
 	attr->dest_qp_num = req->qpn;
-	attr->rq_psn = req->psn;
+	attr->sq_psn = req->psn;
 	attr->max_rd_atomic = req->responder_resources;
 	attr->max_dest_rd_atomic = req->initiator_depth;
 	attr->retry_cnt = req->retry_count;
@@ -196,7 +196,7 @@ void ur_terms_take_params(struct ur_cm_connection *connection, const struct ur_c
 	struct ibv_qp_attr *attr = &connection->attr;
 
 	if (params->psn != 0)
-		attr->sq_psn = params->psn & UR_24_BITS;
+		attr->rq_psn = params->psn & UR_24_BITS;
 	attr->max_rd_atomic = params->initiator_depth;
 	attr->max_dest_rd_atomic = params->responder_resources;
 }
@@ -207,7 +207,7 @@ void ur_terms_take_rep(struct ur_cm_connection *connection, const struct ur_cm_r
 	struct ibv_qp_attr *attr = &connection->attr;
 
 	attr->dest_qp_num = rep->qpn;
-	attr->rq_psn = rep->psn;
+	attr->sq_psn = rep->psn;
 	attr->max_rd_atomic = smaller(attr->max_rd_atomic, rep->responder_resources);
 	attr->max_dest_rd_atomic = smaller(attr->max_dest_rd_atomic, rep->initiator_depth);
 	attr->rnr_retry = rep->rnr_retry_count;

@@ -44,11 +44,14 @@ bool ur_is_ours(const struct ibv_device *device)
 
 /* ---- GUID ---- */
 
+/*
+ * As IPv6 makes an EUI-64 of a MAC, but for the middle, where 0xff and 0xfe would stand: that is the
+ * GUID of the kernel's rxe on the same interface, and librdmacm tells devices apart by it.
+ */
 static uint64_t guid_from_mac(const uint8_t mac[6])
 {
-	/* EUI-64, from the MAC as IPv6 does it, and the kernel's devices. */
 	const uint8_t bytes[8] = {
-		mac[0] ^ GUID_LOCAL, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]
+		mac[0] ^ GUID_LOCAL, mac[1], mac[2], 'u', 'r', mac[3], mac[4], mac[5]
 	};
 	uint64_t guid;
 
@@ -169,11 +172,19 @@ static int update(const struct ur_interface *interface)
 	return 0;
 }
 
-/* Those without GIDs are of interfaces that are gone. */
-static void forget_interfaces(void)
+static bool is_among(const struct ur_interface *interfaces, unsigned count, const char *if_name)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(interfaces[i].name, if_name) == 0)
+			return true;
+	return false;
+}
+
+/* Their devices have no GIDs any more. */
+static void forget_all_but(const struct ur_interface *interfaces, unsigned count)
 {
 	for (struct ur_device *device = devices; device; device = device->next)
-		if (device->contexts == 0)
+		if (device->contexts == 0 && !is_among(interfaces, count, device->if_name))
 			device->gid_count = 0;
 }
 
@@ -187,7 +198,7 @@ static int update_all(void)
 		ur_log(UR_LOG_ERROR, "cannot list the network interfaces: %s", strerror(error));
 		return error;
 	}
-	forget_interfaces();
+	forget_all_but(interfaces, count);
 	for (unsigned i = 0; i < count && !error; i++)
 		error = update(&interfaces[i]);
 	free(interfaces);
@@ -214,6 +225,16 @@ static int make_list(struct ur_device ***list, unsigned *count)
 	*count = add_to_list(*list, 0, false);
 	*count = add_to_list(*list, *count, true);
 	return 0;
+}
+
+static struct ur_device *find_by_gid(const union ibv_gid *gid, unsigned if_index, bool loopback)
+{
+	for (struct ur_device *device = devices; device; device = device->next)
+		if (device->loopback == loopback &&
+		    (if_index == 0 || device->if_index == if_index) &&
+		    ur_device_gid_index(device, gid) >= 0)
+			return device;
+	return NULL;
 }
 
 /* ---- A process that is forked off ---- */
@@ -259,18 +280,37 @@ static void prepare_for_forks(void)
 
 /* ---- Life ---- */
 
-int ur_devices_scan(struct ur_device ***list, unsigned *count)
+/* The table's lock is held afterwards. */
+static int lock_and_update(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	int error;
 
 	pthread_once(&once, prepare_for_forks);
 	lock_table();
-	error = update_all();
+	return update_all();
+}
+
+int ur_devices_scan(struct ur_device ***list, unsigned *count)
+{
+	int error = lock_and_update();
+
 	if (!error)
 		error = make_list(list, count);
 	unlock_table();
 	return error;
+}
+
+struct ur_device *ur_devices_find(const union ibv_gid *gid, unsigned if_index)
+{
+	struct ur_device *found = NULL;
+	int error = lock_and_update();
+
+	if (!error)
+		found = find_by_gid(gid, if_index, false);
+	if (!error && !found)
+		found = find_by_gid(gid, if_index, true);
+	unlock_table();
+	return found;
 }
 
 /* Table's lock held. */
@@ -357,6 +397,14 @@ size_t ur_device_addresses(const struct ur_device *device, struct ur_link_addres
 		addresses[i].gid_index = (uint8_t)i;
 	}
 	return device->gid_count;
+}
+
+int ur_device_gid_index(const struct ur_device *device, const union ibv_gid *gid)
+{
+	for (unsigned i = 0; i < device->gid_count; i++)
+		if (memcmp(&device->gids[i], gid, sizeof(*gid)) == 0)
+			return (int)i;
+	return -1;
 }
 
 /* Whether it can be the address of a peer. */

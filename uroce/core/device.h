@@ -60,6 +60,12 @@ struct ur_device {
  */
 int ur_devices_scan(struct ur_device ***devices, unsigned *count);
 
+/*
+ * Finds the interfaces the same way, and the device with the GID, of the interface if_index (0: of
+ * any). NULL: none.
+ */
+struct ur_device *ur_devices_find(const union ibv_gid *gid, unsigned if_index);
+
 /* Whether a device is one of ours. */
 bool ur_is_ours(const struct ibv_device *device);
 
@@ -85,6 +91,9 @@ void ur_devices_at_exit(void);
  * filled.
  */
 size_t ur_device_addresses(const struct ur_device *device, struct ur_link_address *addresses);
+
+/* Which of its GIDs it is; -1: none. */
+int ur_device_gid_index(const struct ur_device *device, const union ibv_gid *gid);
 
 /* One of them. */
 void ur_device_address(const struct ur_device *device, uint8_t gid_index,

@@ -78,7 +78,8 @@ struct ur_cm_path {
 struct ur_cm_req {
 	uint64_t service_id;
 	uint64_t ca_guid;
-	uint32_t qkey, qpn, psn;
+	uint32_t qkey, qpn;
+	uint32_t psn; /* at which the receiver of this begins to send */
 	uint8_t responder_resources, initiator_depth;
 	uint8_t remote_timeout, local_timeout; /* of CM responses, exponents of 4.096 us */
 	uint8_t transport;
@@ -91,7 +92,8 @@ struct ur_cm_req {
 };
 
 struct ur_cm_rep {
-	uint32_t qkey, qpn, psn;
+	uint32_t qkey, qpn;
+	uint32_t psn; /* as in a REQ */
 	uint8_t responder_resources, initiator_depth, target_ack_delay;
 	uint8_t failover; /* 2 bits */
 	bool flow_control;

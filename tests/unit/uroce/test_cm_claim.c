@@ -284,6 +284,19 @@ static void test_what_is_malformed_is_skipped(void **state)
 	close(fd);
 }
 
+static void test_a_flood_of_it_keeps_the_reader_no_longer_than_it_should(void **state)
+{
+	int fd = claim_and_listen();
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++)
+		send_raw("", 1);
+	assert_int_equal(pass(2), 0);
+	assert_nothing(fd);
+	assert_request(fd, 2);
+	close(fd);
+}
+
 static void test_another_user_is_a_stranger(void **state)
 {
 	int fd;
@@ -313,6 +326,23 @@ static void test_root_is_trusted_by_all(void **state)
 	assert_int_equal(seteuid(STRANGER_UID), 0);
 	assert_request(fd, 1);
 	assert_int_equal(seteuid(0), 0);
+	close(fd);
+}
+
+static void test_who_runs_with_another_users_rights_trusts_both(void **state)
+{
+	int fd;
+	pid_t pid;
+
+	(void)state;
+	if (getuid() != 0)
+		skip();
+	fd = claim_and_listen();
+	pid = start_process(pass_as_stranger);
+	assert_int_equal(setresuid(STRANGER_UID, 1, 0), 0);
+	assert_request(fd, 1);
+	assert_int_equal(setresuid(0, 0, 0), 0);
+	end_process(pid);
 	close(fd);
 }
 
@@ -404,6 +434,25 @@ static void test_requests_come_once_the_port_is_listened_at(void **state)
 	assert_int_equal(pass(3), ECONNREFUSED);
 }
 
+static void test_no_requests_come_when_nobody_listens_any_more(void **state)
+{
+	int fd;
+
+	(void)state;
+	take(SPACE, PORT, false, 0);
+	ur_cm_port_end_fd(SPACE, PORT);
+	for (unsigned round = 0; round < 2; round++) {
+		fd = ur_cm_port_fd(SPACE, PORT);
+		assert_int_equal(ur_cm_port_fd(SPACE, PORT), fd);
+		ur_cm_port_end_fd(SPACE, PORT);
+		assert_int_equal(pass(1), 0);
+		ur_cm_port_end_fd(SPACE, PORT);
+		assert_nothing(fd);
+		assert_int_equal(pass(2), ECONNREFUSED);
+	}
+	ur_cm_give_port(SPACE, PORT);
+}
+
 static void test_a_child_does_not_have_its_parents_ports(void **state)
 {
 	pid_t pid;
@@ -461,14 +510,17 @@ int main(void)
 		cmocka_unit_test(test_a_process_that_is_too_slow_keeps_nobody_waiting),
 		cmocka_unit_test(test_a_claim_is_not_inherited_by_programs_and_never_blocks),
 		cmocka_unit_test(test_what_is_malformed_is_skipped),
+		cmocka_unit_test(test_a_flood_of_it_keeps_the_reader_no_longer_than_it_should),
 		cmocka_unit_test(test_another_user_is_a_stranger),
 		cmocka_unit_test(test_root_is_trusted_by_all),
+		cmocka_unit_test(test_who_runs_with_another_users_rights_trusts_both),
 		cmocka_unit_test(test_a_port_is_taken_once_in_each_space),
 		cmocka_unit_test(
 			test_a_shared_port_is_free_when_it_was_given_back_as_often_as_taken),
 		cmocka_unit_test(test_a_port_of_another_process_is_not_free),
 		cmocka_unit_test(test_free_ports_are_found),
 		cmocka_unit_test(test_requests_come_once_the_port_is_listened_at),
+		cmocka_unit_test(test_no_requests_come_when_nobody_listens_any_more),
 		cmocka_unit_test(test_a_child_does_not_have_its_parents_ports),
 		cmocka_unit_test(test_threads_may_take_ports_at_the_same_time),
 	};

@@ -22,6 +22,7 @@
 #include "../../../uroce/cm/gsi.h"
 #include "../../../uroce/cm/inbox.h"
 #include "../../../uroce/cm/manager.h"
+#include "../../../uroce/cm/timed_lock.h"
 #include "../../../uroce/core/clock.h"
 #include "../../../uroce/link/address.h"
 
@@ -33,7 +34,10 @@
 #define PATIENCE_S 20
 
 static struct ur_device device;
-static const char *const addresses[] = { "10.0.0.1", "10.0.0.2" };
+/* The last address is of a device that is not open. */
+static struct ur_device other_device;
+static const char *const addresses[] = { "10.0.0.1", "10.0.0.2", "10.0.1.1" };
+#define OTHER_GID 2
 static int claim_fd;
 static struct ur_claimed claimed; /* once, when claim_fd is readable */
 
@@ -42,7 +46,8 @@ static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t seen_change = PTHREAD_COND_INITIALIZER;
 static struct ur_cm_message sent; /* the last */
 static unsigned sent_count[UR_CM_SIDR_REP + 1];
-static int users;
+static int users, other_users;
+static unsigned silenced; /* how often the claim was */
 
 #define MAX_NOTED 2048
 
@@ -66,15 +71,15 @@ static union ur_sockaddr address_of(const char *text, uint16_t port)
 
 int ur_device_get(struct ur_device *got)
 {
-	assert_ptr_equal(got, &device);
-	users++;
+	assert_true(got == &device || got == &other_device);
+	(*(got == &device ? &users : &other_users))++;
 	return 0;
 }
 
 void ur_device_put(struct ur_device *put)
 {
-	assert_ptr_equal(put, &device);
-	users--;
+	assert_true(put == &device || put == &other_device);
+	(*(put == &device ? &users : &other_users))--;
 }
 
 int ur_devices_scan(struct ur_device ***devices, unsigned *count)
@@ -94,6 +99,12 @@ uint8_t ur_link_number(const struct ur_link *link)
 int ur_cm_port_fd(uint16_t port_space, uint16_t port)
 {
 	return port_space == PORT_SPACE && port == PORT ? claim_fd : -1;
+}
+
+void ur_cm_port_end_fd(uint16_t port_space, uint16_t port)
+{
+	if (port_space == PORT_SPACE && port == PORT)
+		silenced++;
 }
 
 bool ur_claim_read(int fd, struct ur_claimed *request)
@@ -117,7 +128,7 @@ union ibv_gid ur_cm_gid_of(const union ur_sockaddr *address)
 int ur_cm_gid_index(const struct ur_device *of, const union ur_sockaddr *address)
 {
 	(void)of;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i <= OTHER_GID; i++) {
 		union ur_sockaddr own = address_of(addresses[i], 0);
 
 		if (ur_address_same_host(&own, address))
@@ -128,7 +139,11 @@ int ur_cm_gid_index(const struct ur_device *of, const union ur_sockaddr *address
 
 struct ur_device *ur_cm_device_of(const union ur_sockaddr *address)
 {
-	return ur_cm_gid_index(&device, address) >= 0 ? &device : NULL;
+	int gid_index = ur_cm_gid_index(&device, address);
+
+	if (gid_index < 0)
+		return NULL;
+	return gid_index == OTHER_GID ? &other_device : &device;
 }
 
 int ur_cm_route_back(struct ur_device *of, const struct ur_path *from, uint16_t source_port,
@@ -150,19 +165,23 @@ static void note_sent(const struct ur_cm_message *message)
 	pthread_mutex_unlock(&seen_lock);
 }
 
-void ur_gsi_send_locked(struct ur_device *by, const struct ur_path *path,
-			const struct ur_cm_message *message)
+bool ur_gsi_try_send(struct ur_device *by, const struct ur_path *path,
+		     const struct ur_cm_message *message, unsigned ms)
 {
-	(void)by;
+	if (!ur_lock_for(&by->lock, ms))
+		return false;
 	assert_int_equal(ur_address_port(&path->remote), UR_UDP_PORT);
 	note_sent(message);
+	pthread_mutex_unlock(&by->lock);
+	return true;
 }
 
 void ur_gsi_send(struct ur_device *by, const struct ur_path *path,
 		 const struct ur_cm_message *message)
 {
 	pthread_mutex_lock(&by->lock);
-	ur_gsi_send_locked(by, path, message);
+	assert_int_equal(ur_address_port(&path->remote), UR_UDP_PORT);
+	note_sent(message);
 	pthread_mutex_unlock(&by->lock);
 }
 
@@ -351,6 +370,7 @@ static int set_up_device(void **state)
 {
 	(void)state;
 	pthread_mutex_init(&device.lock, NULL);
+	pthread_mutex_init(&other_device.lock, NULL);
 	device.mtu = IBV_MTU_1024;
 	device.guid = htobe64(0x0102030405060708);
 	return 0;
@@ -481,13 +501,13 @@ static void attributes_follow_from_the_request(void **state)
 				       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 				       IBV_QP_MIN_RNR_TIMER);
 	assert_int_equal(attr.path_mtu, IBV_MTU_512);
-	assert_int_equal(attr.rq_psn, 0x123456);
+	assert_int_equal(attr.rq_psn, sent.rep.psn);
 	assert_int_equal(attr.max_dest_rd_atomic, 7);
 	attr.qp_state = IBV_QPS_RTS;
 	assert_int_equal(ur_cm_qp_attr(connection, &attr, &mask), 0);
 	assert_int_equal(mask, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 				       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
-	assert_int_equal(attr.sq_psn, sent.rep.psn);
+	assert_int_equal(attr.sq_psn, 0x123456);
 	assert_int_equal(attr.timeout, 17);
 	assert_int_equal(attr.retry_cnt, 5);
 	assert_int_equal(attr.rnr_retry, 6);
@@ -549,21 +569,54 @@ static void the_exact_address_comes_before_any(void **state)
 	ur_cm_release(noted[1].connection);
 }
 
-static void a_request_comes_through_the_claim(void **state)
+static void arrive_through_claim(const char *local)
 {
-	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
 	struct ur_cm_message req = req_of(next_id++);
 	const uint64_t one = 1;
 
-	(void)state;
 	claimed.from = address_of(PEER, 60000);
-	claimed.to = address_of(addresses[1], 0);
-	set_ip_header(&req, PEER, addresses[1]);
+	claimed.to = address_of(local, 0);
+	set_ip_header(&req, PEER, local);
 	ur_cm_encode(&req, claimed.mad);
 	assert_int_equal(write(claim_fd, &one, sizeof(one)), sizeof(one));
+}
+
+static void a_request_comes_through_the_claim(void **state)
+{
+	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
+
+	(void)state;
+	arrive_through_claim(addresses[1]);
 	wait_for_event(0, UR_CM_EVENT_REQUESTED);
 	ur_cm_release(noted[0].connection);
 	ur_cm_unlisten(listener);
+}
+
+static void a_request_for_another_address_is_refused_on_its_device(void **state)
+{
+	struct ur_cm_listener *listener = listen_at(addresses[0], 0, note_event, NULL);
+
+	(void)state;
+	arrive_through_claim(addresses[OTHER_GID]);
+	wait_for_sent(UR_CM_REJ, 1);
+	assert_int_equal(sent.rej.reason, UR_CM_INVALID_SERVICE_ID);
+	ur_cm_unlisten(listener);
+	assert_int_equal(other_users, 0);
+	assert_int_equal(noted_count, 0);
+}
+
+static void the_claim_is_silent_when_nobody_listens(void **state)
+{
+	const union ur_sockaddr local = address_of(addresses[0], PORT);
+	struct ur_cm_listener *listener = listen_at(addresses[0], 0, note_event, NULL), *second;
+
+	(void)state;
+	silenced = 0;
+	assert_int_equal(ur_cm_listen(PORT_SPACE, &local, 0, note_event, NULL, &second),
+			 EADDRINUSE);
+	assert_int_equal(silenced, 1);
+	ur_cm_unlisten(listener);
+	assert_int_equal(silenced, 2);
 }
 
 static void assert_refused(const struct ur_cm_message *request, uint16_t reason)
@@ -658,6 +711,7 @@ static void a_request_is_replied_to(void **state)
 	struct ur_cm_connection *connection = request();
 	struct ur_cm_message rep = reply_to(&sent, UR_CM_REP);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	uint32_t asked_psn = sent.req.psn;
 	int mask;
 
 	(void)state;
@@ -671,13 +725,14 @@ static void a_request_is_replied_to(void **state)
 	wait_for_event(0, UR_CM_EVENT_REPLIED);
 	assert_ptr_equal(noted[0].connection, connection);
 	assert_int_equal(ur_cm_qp_attr(connection, &attr, &mask), 0);
+	assert_int_equal(attr.sq_psn, 0x43);
 	assert_int_equal(attr.max_rd_atomic, 3);
 	assert_int_equal(attr.rnr_retry, 4);
 	assert_int_equal(attr.retry_cnt, 2);
 	attr.qp_state = IBV_QPS_RTR;
 	assert_int_equal(ur_cm_qp_attr(connection, &attr, &mask), 0);
 	assert_int_equal(attr.dest_qp_num, 0x42);
-	assert_int_equal(attr.rq_psn, 0x43);
+	assert_int_equal(attr.rq_psn, asked_psn);
 	assert_int_equal(attr.max_dest_rd_atomic, 7);
 	assert_int_equal(ur_cm_ready(connection, NULL, 0), 0);
 	wait_for_event(1, UR_CM_EVENT_ESTABLISHED);
@@ -920,6 +975,28 @@ static void events_wait_for_who_adopts_the_connection(void **state)
 	ur_cm_unlisten(listener);
 }
 
+/* The sanitizers see whether it is still there. */
+static void a_connection_that_has_ended_stays_until_it_is_released(void **state)
+{
+	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
+	struct ur_cm_message rej = { .kind = UR_CM_REJ, .local_id = next_id };
+	struct ur_cm_connection *connection;
+
+	(void)state;
+	arrive_req(next_id++);
+	wait_for_event(0, UR_CM_EVENT_REQUESTED);
+	connection = noted[0].connection;
+	arrive(&rej);
+	wait_for_all_input();
+	ur_cm_end(connection);
+	ur_cm_unlisten(listener);
+	assert_int_equal(users, 1);
+	assert_int_equal(ur_cm_disconnect(connection), EINVAL);
+	ur_cm_adopt(connection, note_event, NULL);
+	ur_cm_release(connection);
+	assert_int_equal(noted_count, 1);
+}
+
 /* ---- Floods ---- */
 
 #define FLOOD 100000
@@ -943,6 +1020,43 @@ static void a_flood_fills_no_more_than_the_backlog(void **state)
 	arrive_req(next_id++);
 	wait_for_event(16, UR_CM_EVENT_REQUESTED);
 	ur_cm_release(noted[16].connection);
+	ur_cm_unlisten(listener);
+}
+
+static void what_was_read_is_not_in_the_backlog(void **state)
+{
+	struct ur_cm_listener *listener = listen_at("0.0.0.0", 1, note_event, NULL);
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		arrive_req(next_id++);
+		arrive_req(next_id++);
+		wait_for_all_input();
+		assert_int_equal(noted_count, i + 1);
+		ur_cm_note_read(noted[i].connection);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		ur_cm_release(noted[i].connection);
+	ur_cm_unlisten(listener);
+}
+
+static void note_and_read(void *user_data, const struct ur_cm_event *event)
+{
+	note_event(user_data, event);
+	ur_cm_note_read(event->connection);
+}
+
+static void no_more_are_read_than_there_is_memory_for(void **state)
+{
+	struct ur_cm_listener *listener = listen_at("0.0.0.0", 1, note_and_read, NULL);
+
+	(void)state;
+	for (unsigned i = 0; i < UR_CM_MAX_BACKLOG + 10; i++)
+		arrive_req(next_id++);
+	wait_for_all_input();
+	assert_int_equal(noted_count, UR_CM_MAX_BACKLOG);
+	for (unsigned i = 0; i < UR_CM_MAX_BACKLOG; i++)
+		ur_cm_release(noted[i].connection);
 	ur_cm_unlisten(listener);
 }
 
@@ -1049,10 +1163,15 @@ static void peers_are_told_once_when_the_process_exits(void **state)
 	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
 	struct ur_cm_connection *connection = accept_one(next_id++);
 
+	unsigned dreqs;
+
 	(void)state;
+	/* It waits a while for the answer, and asks again. */
 	ur_cm_at_exit();
+	dreqs = sent_count[UR_CM_DREQ];
+	assert_true(dreqs > 1);
 	ur_cm_at_exit();
-	assert_int_equal(sent_count[UR_CM_DREQ], 1);
+	assert_int_equal(sent_count[UR_CM_DREQ], dreqs);
 	ur_cm_release(connection);
 	ur_cm_unlisten(listener);
 }
@@ -1068,6 +1187,8 @@ int main(void)
 		TEST(a_request_that_comes_again_is_no_second_one),
 		TEST(the_exact_address_comes_before_any),
 		TEST(a_request_comes_through_the_claim),
+		TEST(a_request_for_another_address_is_refused_on_its_device),
+		TEST(the_claim_is_silent_when_nobody_listens),
 		TEST(wrong_requests_are_refused),
 		TEST(an_old_connection_of_the_queue_pair_is_stale),
 		TEST(a_request_says_who_asks),
@@ -1081,7 +1202,10 @@ int main(void)
 		TEST(listeners_may_change_in_a_callback),
 		TEST(no_callback_runs_after_unlisten_and_release),
 		TEST(events_wait_for_who_adopts_the_connection),
+		TEST(a_connection_that_has_ended_stays_until_it_is_released),
 		TEST(a_flood_fills_no_more_than_the_backlog),
+		TEST(what_was_read_is_not_in_the_backlog),
+		TEST(no_more_are_read_than_there_is_memory_for),
 		TEST(the_greatest_backlog_is_bounded_too),
 		TEST(a_client_gets_in_during_a_flood),
 		TEST(a_child_leaves_its_parents_connections_alone),

@@ -209,8 +209,9 @@ void sample_lose_task(struct rs_task *task, void *sample_data)
 		/* The connection's message was given up, and its receive has come back all the same. */
 		if (sample->lost_messages > 0 && rs_task_op(task) == RS_OP_RECEIVE)
 			sample->lost_messages--;
-	} else if (!is_left_over(sample, task))
+	} else if (!is_left_over(sample, task)) {
 		sample_record(sample, reason_of_failure(sample, task));
+	}
 	sample_finish_task(task, sample_data);
 }
 

@@ -7,10 +7,13 @@ import shutil
 import unittest
 
 import programs
-from pairs import PAIR, PAIRS, SIDES, Run
+from pairs import PAIR, PAIRS, SIDES, Run, other_side
 from programs import call, counters
 
 TEXT = 51 * "text "  # 255 bytes
+
+# Of the hosts of the two sides.
+ADDRESSES = {"responder": "10.78.0.1", "requester": "10.78.0.2"}
 
 SEEDS = (1, 2, 3)
 # What a network may do, and far more than one does: so few packets are in a run that it takes much to
@@ -146,6 +149,25 @@ class TwoHosts(PairsTest):
             for hosts in (self.hosts, self.hosts[::-1]):
                 with self.subTest(pair=pair.name, hosts=hosts):
                     self.run_pair(pair, "uroce_eth0", hosts)
+
+    def run_by_address(self, pair, server):
+        """The responder runs on the first host. server: the side that is it."""
+        client = other_side(server)
+        prefixes = dict(zip(SIDES, self.hosts))
+        run = Run(self, pair, text=TEXT, connections=1)
+        options = ("-cm", "-d", "uroce_eth0")
+        run.start(server, *options, prefix=prefixes[server])
+        getattr(run, server).wait_for("waiting for 1 connection")
+        run.start(client, *options, "-sa", ADDRESSES[server], prefix=prefixes[client])
+        for side in SIDES:
+            getattr(run, side).finish(0)
+        run.assert_printed()
+
+    def test_all_pairs_by_address(self):
+        for pair in PAIRS:
+            for server in SIDES:
+                with self.subTest(pair=pair.name, server=server):
+                    self.run_by_address(pair, server)
 
 
 if __name__ == "__main__":

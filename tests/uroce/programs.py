@@ -118,6 +118,27 @@ class Side:
         return (*self.prefix, "env", *values, "stdbuf", "-oL", RUN)
 
 
+def two_networks(test):
+    """Two network namespaces for the test, joined by a cable; returns both as sides."""
+    for name in ("a", "b"):
+        call("ip", "netns", "add", name)
+        test.addCleanup(call, "ip", "netns", "del", name)
+    call("ip", "-n", "a", *"link add eth0 type veth peer name eth0 netns b".split())
+    return [set_up_host("a", "1"), set_up_host("b", "2")]
+
+
+def set_up_host(name, number):
+    for command in (
+        "link set eth0 addrgenmode none",
+        "link set eth0 up",
+        f"addr add 10.78.0.{number}/24 dev eth0",
+        f"addr add fd78::{number}/64 dev eth0 nodad",
+        f"addr add fe80::{number}/64 dev eth0 nodad",
+    ):
+        call("ip", "-n", name, *command.split())
+    return Side(f"10.78.0.{number}", "uroce_eth0", ("ip", "netns", "exec", name))
+
+
 LOOPBACK = Side("127.0.0.1")
 
 

@@ -8,7 +8,7 @@ import unittest
 
 import programs
 from pairs import PAIR, PAIRS, SIDES, Run, other_side
-from programs import call, counters
+from programs import counters
 
 TEXT = 51 * "text "  # 255 bytes
 
@@ -127,22 +127,7 @@ class TwoHosts(PairsTest):
 
     def setUp(self):
         super().setUp()
-        for host in ("a", "b"):
-            call("ip", "netns", "add", host)
-            self.addCleanup(call, "ip", "netns", "del", host)
-        call("ip", "-n", "a", *"link add eth0 type veth peer name eth0 netns b".split())
-        self.hosts = [self.set_up_host("a", "1"), self.set_up_host("b", "2")]
-
-    @staticmethod
-    def set_up_host(name, number):
-        """Returns what stands before a program that is to run there."""
-        for command in (
-            "link set eth0 addrgenmode none",
-            "link set eth0 up",
-            f"addr add 10.78.0.{number}/24 dev eth0",
-        ):
-            call("ip", "-n", name, *command.split())
-        return ("ip", "netns", "exec", name)
+        self.hosts = [side.prefix for side in programs.two_networks(self)]
 
     def test_all_pairs(self):
         for pair in PAIRS:

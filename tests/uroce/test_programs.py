@@ -16,6 +16,7 @@ from programs import (
     counters,
     holds,
     sockets,
+    two_networks,
     wait_until,
 )
 
@@ -280,23 +281,7 @@ class TwoNetworks(TransferTest):
 
     def setUp(self):
         super().setUp()
-        for name in ("a", "b"):
-            call("ip", "netns", "add", name)
-            self.addCleanup(call, "ip", "netns", "del", name)
-        call("ip", "-n", "a", *"link add eth0 type veth peer name eth0 netns b".split())
-        self.sides = [self.set_up_host("a", "1"), self.set_up_host("b", "2")]
-
-    @staticmethod
-    def set_up_host(name, number):
-        for command in (
-            "link set eth0 addrgenmode none",
-            "link set eth0 up",
-            f"addr add 10.78.0.{number}/24 dev eth0",
-            f"addr add fd78::{number}/64 dev eth0 nodad",
-            f"addr add fe80::{number}/64 dev eth0 nodad",
-        ):
-            call("ip", "-n", name, *command.split())
-        return Side(f"10.78.0.{number}", "uroce_eth0", ("ip", "netns", "exec", name))
+        self.sides = two_networks(self)
 
     def test_sizes(self):
         for size, count in (("1", "5000"), ("4096", "5000"), ("1048576", "300")):

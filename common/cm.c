@@ -18,12 +18,6 @@
 /* Requests that the system holds until this program has read them. */
 #define BACKLOG 128
 
-static bool has_ended(const struct rs_connection *connection)
-{
-	return connection->state == RS_CONNECTION_FAILED ||
-	       connection->state == RS_CONNECTION_DISCONNECTED;
-}
-
 static const char *peer_text(const struct rs_connection *connection,
 			     char text[RS_ADDRESS_TEXT_SIZE])
 {
@@ -371,7 +365,7 @@ static void end_by_peer(struct rs_connection *connection)
 
 	/* What came before the end counts. It may lead to another connection in this one's place. */
 	rs_rdma_complete_all(rdma);
-	if (has_ended(connection) || connection->cm_id != id)
+	if (connection_has_ended(connection) || connection->cm_id != id)
 		return;
 	connection->state = RS_CONNECTION_DISCONNECTED;
 	rs_connection_shut(connection);
@@ -405,7 +399,7 @@ static void take_disconnect(struct rs_connection *connection)
 	/* The peer waits for an answer, unless this is its answer. */
 	if (connection->state != RS_CONNECTION_DISCONNECTED)
 		rdma_disconnect(connection->cm_id);
-	if (has_ended(connection))
+	if (connection_has_ended(connection))
 		return;
 	if (!connection->accepted || connection->state != RS_CONNECTION_CONNECTING) {
 		end_by_peer(connection);
@@ -461,7 +455,7 @@ static void handle_connection(struct rs_connection *connection, const struct rdm
 		break;
 	}
 	status = rs_status_from_cm_event(event->event, event->status);
-	if (status == RS_OK || has_ended(connection))
+	if (status == RS_OK || connection_has_ended(connection))
 		return;
 	log_failure(connection, event, status);
 	fail(connection, status);

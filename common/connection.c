@@ -175,19 +175,13 @@ enum rs_status rs_connection_make_qp(struct rs_connection *connection)
 	return RS_OK;
 }
 
-static bool has_ended(const struct rs_connection *connection)
-{
-	return connection->state == RS_CONNECTION_FAILED ||
-	       connection->state == RS_CONNECTION_DISCONNECTED;
-}
-
 /* One that has ended, with nothing in flight; what it had is freed. */
 static struct rs_connection *free_ended(struct rs_rdma *rdma)
 {
 	for (unsigned i = 0; i < rdma->connection_count; i++) {
 		struct rs_connection *connection = &rdma->connections[i];
 
-		if (!has_ended(connection) || connection->complete ||
+		if (!connection_has_ended(connection) || connection->complete ||
 		    rs_task_refers_to(rdma, connection))
 			continue;
 		rs_connection_destroy_qp(connection);
@@ -254,7 +248,7 @@ enum rs_status rs_rdma_export(struct rs_rdma *rdma, const char **line,
 bool rs_connection_counts(const struct rs_connection *connection)
 {
 	return connection->state == RS_CONNECTION_CONNECTED ||
-	       (connection->complete && has_ended(connection));
+	       (connection->complete && connection_has_ended(connection));
 }
 
 /* Running cannot be reached any more, or the last connection of those it waited for is gone. */
@@ -263,7 +257,8 @@ static bool is_hopeless(const struct rs_rdma *rdma)
 	unsigned alive = 0;
 
 	for (unsigned i = 0; i < rdma->connection_count; i++)
-		alive += !has_ended(&rdma->connections[i]) || rdma->connections[i].complete;
+		alive += !connection_has_ended(&rdma->connections[i]) ||
+			 rdma->connections[i].complete;
 	/* A listener's connections that have ended make room for others. */
 	if (rdma->ctx.state == RS_CTX_STARTING)
 		return !rdma->cm_listener &&
@@ -428,7 +423,7 @@ enum rs_status rs_rdma_connect(struct rs_rdma *rdma, const char *line,
 
 enum rs_status rs_connection_disconnect(struct rs_connection *connection)
 {
-	if (has_ended(connection))
+	if (connection_has_ended(connection))
 		return RS_ERR_BAD_STATE;
 	if (connection->state == RS_CONNECTION_REQUESTED)
 		return rs_connection_reject(connection, "this program ends the connection");
@@ -469,7 +464,7 @@ void rs_connection_fail(struct rs_connection *connection, enum rs_status reason)
 {
 	struct rs_rdma *rdma = connection->rdma;
 
-	if (has_ended(connection))
+	if (connection_has_ended(connection))
 		return;
 	connection->state = RS_CONNECTION_FAILED;
 	rs_cm_shut(connection);

@@ -33,6 +33,12 @@ struct rs_connection {
 	uint8_t peer_serves; /* and that it serves */
 };
 
+static inline bool connection_has_ended(const struct rs_connection *connection)
+{
+	return connection->state == RS_CONNECTION_FAILED ||
+	       connection->state == RS_CONNECTION_DISCONNECTED;
+}
+
 /* InfiniBand's encoding of the time that a sender waits when no receive is ready: 40.96 ms. */
 #define RNR_TIMER    24
 #define RNR_TIMER_MS 41

@@ -11,7 +11,6 @@ import os
 import pty
 import queue
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -332,6 +331,42 @@ class Peer:
             os.close(self.terminal)
 
 
+class FullPipe:
+    """A standard output that is full: whoever prints stops there, until it is drained or broken."""
+
+    def __init__(self, test):
+        self.reader, self.writer = os.pipe()
+        test.addCleanup(self.close)
+        os.set_blocking(self.writer, False)
+        try:
+            while True:
+                os.write(self.writer, bytes(65536))
+        except BlockingIOError:
+            os.set_blocking(self.writer, True)
+
+    def hand_over(self):
+        """The program has its end: there is to be no other."""
+        os.close(self.writer)
+        self.writer = None
+
+    def drain(self):
+        """Lets the program go on, and waits for its end; returns the lines that it printed."""
+        found = b""
+        while chunk := os.read(self.reader, 65536):
+            found += chunk
+        return found.lstrip(b"\0").decode().splitlines()
+
+    def break_(self):
+        """What is printed there now fails."""
+        os.close(self.reader)
+        self.reader = None
+
+    def close(self):
+        for end in (self.reader, self.writer):
+            if end is not None:
+                os.close(end)
+
+
 class Run:
     """A run of a pair, with values for Pair.arguments(), whose sides the test starts when it likes."""
 
@@ -413,6 +448,13 @@ class PairTest(unittest.TestCase):
         peer.finish(status)
         self.assertEqual(len(peer.errors()), 1, f"one error line wanted:\n{peer.output()}")
         self.assertIn(text, peer.errors()[0])
+
+    def assert_ended_by(self, peer, number, come_from):
+        """A signal has ended it, in order."""
+        peer.finish(128 + number)
+        self.assertTrue(peer.said(f"{come_from} -> Stopping"), peer.output())
+        self.assertTrue(peer.said("Stopping -> Idle"), peer.output())
+        self.assertEqual(peer.errors(), [])
 
     def assert_printable(self, peer):
         """Nothing that it printed could do anything to a terminal."""

@@ -3,7 +3,6 @@
 
 import dataclasses
 import signal
-import unittest
 
 import pairs
 from pairs import PAIR, PairTest, Peer

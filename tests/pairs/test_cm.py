@@ -12,7 +12,7 @@ import time
 import unittest
 
 import pairs
-from pairs import PAIR, PAIRS, SIDES, PairTest, Run, other_side, result_of
+from pairs import PAIR, PAIRS, SIDES, FullPipe, PairTest, Run, other_side, result_of
 from test_pairs import LONGEST, RUNNING, TEXTS, WITH_IMMEDIATE, WITH_TEXT
 
 MULTI = PAIR["multi_conn"]
@@ -108,42 +108,6 @@ def setUpModule():
 # ---- Runs ----
 
 
-class FullPipe:
-    """A standard output that is full: whoever prints stops there, until it is drained or broken."""
-
-    def __init__(self, test):
-        self.reader, self.writer = os.pipe()
-        test.addCleanup(self.close)
-        os.set_blocking(self.writer, False)
-        try:
-            while True:
-                os.write(self.writer, bytes(65536))
-        except BlockingIOError:
-            os.set_blocking(self.writer, True)
-
-    def hand_over(self):
-        """The program has its end: there is to be no other."""
-        os.close(self.writer)
-        self.writer = None
-
-    def drain(self):
-        """Lets the program go on, and waits for its end; returns the lines that it printed."""
-        found = b""
-        while chunk := os.read(self.reader, 65536):
-            found += chunk
-        return found.lstrip(b"\0").decode().splitlines()
-
-    def break_(self):
-        """What is printed there now fails."""
-        os.close(self.reader)
-        self.reader = None
-
-    def close(self):
-        for end in (self.reader, self.writer):
-            if end is not None:
-                os.close(end)
-
-
 class CmTest(PairTest):
     def start_server(self, program, *arguments, port=None, place=None, **options):
         """A server that listens; it has its port as an attribute."""
@@ -172,13 +136,6 @@ class CmTest(PairTest):
         started = start(server.port, *arguments, **options)
         server.wait_for(f"connection {connection}: with ")
         return started
-
-    def assert_ended_by(self, peer, number, come_from):
-        """A signal has ended it, in order."""
-        peer.finish(128 + number)
-        self.assertTrue(peer.said(f"{come_from} -> Stopping"), peer.output())
-        self.assertTrue(peer.said("Stopping -> Idle"), peer.output())
-        self.assertEqual(peer.errors(), [])
 
     def assert_served(self, server):
         """The server, of one connection or the last of them, still serves its own peer."""

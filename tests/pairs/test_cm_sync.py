@@ -8,7 +8,7 @@ import signal
 import unittest
 
 import pairs
-from pairs import PairTest
+from pairs import FullPipe, PairTest
 
 CLIENT = "rdma_cm_client"
 SERVER = "rdma_cm_server"
@@ -29,19 +29,6 @@ class SyncTest(PairTest):
 
     def start_client(self, *arguments, address=ADDRESS, **options):
         return self.start(CLIENT, "-sa", address, "-lp", PORT, *arguments, **options)
-
-    def full_pipe(self):
-        """The end of a pipe that has no room left: who writes to it stops there."""
-        reading, writing = os.pipe()
-        self.addCleanup(os.close, reading)
-        self.addCleanup(os.close, writing)
-        os.set_blocking(writing, False)
-        try:
-            while os.write(writing, b"x"):
-                pass
-        except BlockingIOError:
-            os.set_blocking(writing, True)
-        return writing
 
     def assert_exchanged(self, server, client, printed):
         client.finish(0)
@@ -139,14 +126,14 @@ class Killed(SyncTest):
 
     def test_client_before_it_sends(self):
         server = self.start_server()
-        client = self.start_client(stdout=self.full_pipe())
+        client = self.start_client(stdout=FullPipe(self).writer)
         server.wait_for("connected with")
         self.kill(client)
         self.assert_one_error(server, "receive failed: the peer has ended the connection", 1)
         self.assertEqual(server.results(), [])
 
     def test_server_before_it_answers(self):
-        server = self.start_server(stdout=self.full_pipe())
+        server = self.start_server(stdout=FullPipe(self).writer)
         client = self.start_client()
         client.wait_for("waiting for the answer")
         self.kill(server)

@@ -8,7 +8,6 @@ another pair that they can be connected with.
 import concurrent.futures
 import itertools
 import os
-import unittest
 
 import pairs
 from pairs import PAIRS, SIDES, PairTest

@@ -4,7 +4,6 @@
 import os
 import signal
 import sys
-import unittest
 
 import pairs
 from pairs import PAIR, PAIRS, SIDES, PairTest, Run
@@ -238,10 +237,7 @@ class Signals(AllPairs):
 
     def assert_ended(self, peer, number, come_from):
         with self.subTest(program=peer.name):
-            peer.finish(128 + number)
-            self.assertTrue(peer.said(f"{come_from} -> Stopping"), peer.output())
-            self.assertTrue(peer.said(OVER), peer.output())
-            self.assertEqual(peer.errors(), [])
+            self.assert_ended_by(peer, number, come_from)
 
     def test_one_that_came_before_the_program(self):
         for peer in self.start_alone(prefix=INTERRUPTED):

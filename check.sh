@@ -17,6 +17,12 @@ GUEST_TESTS=(test_pairs test_bad_peers test_cm test_cm_sync)
 
 export PYTHONDONTWRITEBYTECODE=1
 
+# Says what happens now, and when: the whole has to stay short.
+step()
+{
+	printf '== %d:%02d %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*" >&2
+}
+
 # Runs a test program in the virtual machine, on the programs of a build folder.
 in_guest()
 {

@@ -204,6 +204,18 @@ void ur_cq_push(struct ur_cq *cq, const struct ibv_wc *wc, bool solicited)
 	pthread_mutex_unlock(&cq->lock);
 }
 
+void ur_cq_forget(struct ur_cq *cq, uint32_t qp_num)
+{
+	uint32_t kept = 0;
+
+	pthread_mutex_lock(&cq->lock);
+	for (uint32_t i = 0; i < cq->count; i++)
+		if (entry(cq, i)->wc.qp_num != qp_num)
+			*entry(cq, kept++) = *entry(cq, i);
+	cq->count = kept;
+	pthread_mutex_unlock(&cq->lock);
+}
+
 /* Lock held, and the queue is not empty. */
 static const struct ur_cqe *take(struct ur_cq *cq)
 {

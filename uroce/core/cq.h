@@ -66,6 +66,9 @@ int ur_cq_resize(struct ur_cq *cq, int cqe);
  */
 void ur_cq_push(struct ur_cq *cq, const struct ibv_wc *wc, bool solicited);
 
+/* Takes out what a queue pair has completed: it was reset, and forgets what it did. */
+void ur_cq_forget(struct ur_cq *cq, uint32_t qp_num);
+
 /*
  * The operations of verbs: ibv_poll_cq, ibv_req_notify_cq. Polling an empty queue drives the
  * engine.

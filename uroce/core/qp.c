@@ -187,6 +187,8 @@ static void reset(struct ur_qp *qp)
 {
 	disconnect(qp);
 	clear_queues(qp);
+	ur_cq_forget(qp->send_cq, qp->verbs.qp_num);
+	ur_cq_forget(qp->recv_cq, qp->verbs.qp_num);
 	set_initial_attr(qp);
 }
 

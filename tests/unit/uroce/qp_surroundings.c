@@ -89,6 +89,16 @@ void ur_async_withdraw(struct ur_context *context, struct ur_async_event *event)
 		around.is_last_raised_withdrawn = true;
 }
 
+/* ---- Completions ---- */
+
+void ur_cq_forget(struct ur_cq *cq, uint32_t qp_num)
+{
+	assert_true(cq == &around.send_cq || cq == &around.recv_cq);
+	assert_int_equal(qp_num >> 16, LINK_NUMBER);
+	assert_device_locked();
+	around.calls.cq_forget++;
+}
+
 /* ---- Transport ---- */
 
 int ur_responder_start(struct ur_qp *qp)

@@ -28,6 +28,7 @@ struct calls {
 	unsigned flush; /* of what is to be sent */
 	unsigned forget;
 	unsigned to_error;
+	unsigned cq_forget;
 	unsigned qp_flush; /* of what was posted in the error state */
 };
 

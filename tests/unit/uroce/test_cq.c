@@ -79,6 +79,24 @@ static void arm(bool solicited_only)
 
 /* ---- The ring ---- */
 
+static void test_what_a_queue_pair_completed_is_forgotten_with_it(void **state)
+{
+	static const uint32_t qp_nums[] = { 7, 8, 7, 8 };
+
+	(void)state;
+	push(0);
+	assert_int_equal(poll_one(cq), 0); /* so that the ring wraps */
+	for (unsigned i = 0; i < 4; i++)
+		ur_cq_push(cq, &(struct ibv_wc){ .wr_id = i, .qp_num = qp_nums[i] }, false);
+	ur_cq_forget(cq, 9);
+	ur_cq_forget(cq, 7);
+	push(4);
+	assert_int_equal(poll_one(cq), 1);
+	assert_int_equal(poll_one(cq), 3);
+	assert_int_equal(poll_one(cq), 4);
+	assert_empty(cq);
+}
+
 static void test_completions_are_polled_in_order(void **state)
 {
 	struct ibv_wc wc[4];
@@ -590,6 +608,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cq_test(test_completions_are_polled_in_order),
 		cq_test(test_no_more_are_polled_than_there_is_room_for),
+		cq_test(test_what_a_queue_pair_completed_is_forgotten_with_it),
 		cq_test(test_a_queue_holds_at_least_what_was_asked_for),
 		cq_test(test_impossible_queues_are_refused),
 		cq_test(test_polling_an_empty_queue_drives_the_engine),

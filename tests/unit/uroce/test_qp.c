@@ -533,6 +533,7 @@ static void test_a_reset_queue_pair_is_empty_and_starts_anew(void **state)
 	assert_int_equal(around.calls.forget, 1);
 	assert_int_equal(around.calls.responder_free, 1);
 	assert_int_equal(around.calls.qp_flush, 0);
+	assert_int_equal(around.calls.cq_forget, 2);
 	assert_int_equal(ur_send_queue_room(&qp->sq), 4);
 	assert_int_equal(qp->rq.count, 0);
 	after = query(qp);

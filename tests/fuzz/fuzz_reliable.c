@@ -21,15 +21,19 @@ enum {
 	RIGHT_ADDRESS = 4,
 	NEAR_PSN = 8,
 	FULL_PACKET = 16,
-	LATER = 32
+	LATER = 32,
+	BOUND_KEY = 64
 };
 
 #define WINDOW_OFFSET 8192
 #define WINDOW_SIZE   4096
+#define BOUND_OFFSET  (WINDOW_OFFSET + 1024)
+#define BOUND_SIZE    1024
 #define RECEIVE_SIZE  3000
 
 static const uint8_t full_payload[4096];
 static struct ur_mr *window; /* the only memory that the peer may change by writing */
+static struct ur_mw *bound;  /* part of it, by a key that the peer can give back */
 
 static void set_up(void)
 {
@@ -39,9 +43,42 @@ static void set_up(void)
 	simulation_create(&config);
 	window = ur_mr_register(b.pd, b.memory + WINDOW_OFFSET, WINDOW_SIZE, UINT64_MAX,
 				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-					IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+					IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+					IBV_ACCESS_MW_BIND);
+	bound = ur_mw_alloc(b.pd, IBV_MW_TYPE_2);
 	/* The region of all memory that others tests use would permit too much. */
 	b.mr->access = IBV_ACCESS_LOCAL_WRITE;
+}
+
+static void bind_window(void)
+{
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_BIND_MW, NULL, 9);
+
+	wr.bind_mw.mw = &bound->verbs;
+	wr.bind_mw.rkey = ibv_inc_rkey(bound->verbs.rkey);
+	wr.bind_mw.bind_info =
+		(struct ibv_mw_bind_info){ .mr = &window->verbs,
+					   .addr = (uintptr_t)b.memory + BOUND_OFFSET,
+					   .length = BOUND_SIZE,
+					   .mw_access_flags = IBV_ACCESS_REMOTE_WRITE |
+							      IBV_ACCESS_REMOTE_READ |
+							      IBV_ACCESS_REMOTE_ATOMIC };
+	simulation_post_send(&b, &wr);
+	assert_completion(b.send_cq, 9, IBV_WC_SUCCESS);
+}
+
+/* The peer may have given it back. */
+static void unbind_window(void)
+{
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_LOCAL_INV, NULL, 8);
+
+	assert_int_equal(window->windows, bound->mr ? 1 : 0);
+	if (!bound->mr)
+		return;
+	wr.invalidate_rkey = bound->verbs.rkey;
+	simulation_post_send(&b, &wr);
+	assert_completion(b.send_cq, 8, IBV_WC_SUCCESS);
+	assert_null(bound->mr);
 }
 
 static void post_requests(void)
@@ -67,7 +104,9 @@ static void set_right(struct ur_packet *packet, unsigned what)
 	if (what & NEAR_PSN)
 		packet->psn = ur_psn_add(b.qp->responder.epsn, (packet->psn & 31) - 16);
 	if (what & RIGHT_KEY)
-		packet->rkey = window->verbs.rkey;
+		packet->rkey = packet->invalidate_rkey = window->verbs.rkey;
+	if (what & BOUND_KEY)
+		packet->rkey = packet->invalidate_rkey = bound->verbs.rkey;
 	if (what & RIGHT_ADDRESS)
 		packet->va = (uintptr_t)window->verbs.addr + (packet->va & 0x1fff);
 	if (what & FULL_PACKET && ur_opcode_flags(packet->opcode) & UR_HAS_PAYLOAD) {
@@ -107,6 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!window)
 		set_up();
 	simulation_reconnect(&config);
+	bind_window();
 	post_requests();
 	for (unsigned i = 0; i < 4; i++)
 		simulation_post_recv(&b, i, 0, RECEIVE_SIZE);
@@ -118,5 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size -= 2 + length;
 	}
 	check_memory();
+	simulation_reconnect(&config);
+	unbind_window();
 	return 0;
 }

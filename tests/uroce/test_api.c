@@ -363,8 +363,6 @@ static void test_what_is_not_there_is_refused(void **state)
 	struct ibv_qp *qp = ibv_create_qp(pd, &qp_attr);
 	struct ibv_parent_domain_init_attr domain = { .pd = pd };
 	struct ibv_xrcd xrcd = { .context = on.context };
-	struct ibv_mw mw = { .context = on.context, .type = IBV_MW_TYPE_1, .pd = pd };
-	struct ibv_mw_bind bind = { 0 };
 	struct ibv_modify_cq_attr moderation = { 0 };
 	struct ibv_sge sge = { 0 };
 	union ibv_gid gid = { 0 };
@@ -376,7 +374,6 @@ static void test_what_is_not_there_is_refused(void **state)
 		assert_null(call);                   \
 		assert_int_equal(errno, EOPNOTSUPP); \
 	} while (0)
-	assert_refused(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
 	assert_refused(ibv_alloc_td(on.context, &(struct ibv_td_init_attr){ 0 }));
 	assert_refused(ibv_alloc_parent_domain(on.context, &domain));
 	assert_refused(ibv_open_xrcd(on.context, &(struct ibv_xrcd_init_attr){ 0 }));
@@ -391,8 +388,6 @@ static void test_what_is_not_there_is_refused(void **state)
 	assert_refused(ibv_import_mr(pd, 0));
 	assert_refused(ibv_import_dm(on.context, 0));
 
-	assert_int_equal(ibv_bind_mw(qp, &mw, &bind), EOPNOTSUPP);
-	assert_int_equal(ibv_dealloc_mw(&mw), EOPNOTSUPP);
 	assert_int_equal(ibv_close_xrcd(&xrcd), EOPNOTSUPP);
 	assert_int_equal(ibv_modify_cq(cq, &moderation), EOPNOTSUPP);
 	assert_int_equal(ibv_modify_qp_rate_limit(qp, NULL), EOPNOTSUPP);
@@ -614,6 +609,74 @@ static void test_a_program_that_sleeps_is_told_of_a_completion(void **state)
 	disconnect();
 }
 
+static struct ibv_wc wait_for_completion(void)
+{
+	struct ibv_wc wc;
+	int count;
+
+	do
+		count = ibv_poll_cq(on.cq, 1, &wc);
+	while (count == 0);
+	assert_int_equal(count, 1);
+	return wc;
+}
+
+static void bind_window(struct ibv_mw *mw, struct ibv_mr *mr, uint64_t length)
+{
+	struct ibv_mw_bind bind = { .wr_id = 8,
+				    .send_flags = IBV_SEND_SIGNALED,
+				    .bind_info = { .mr = mr,
+						   .addr = (uintptr_t)memory[1],
+						   .length = length,
+						   .mw_access_flags = IBV_ACCESS_REMOTE_WRITE } };
+	uint32_t before = mw->rkey;
+	struct ibv_wc wc;
+
+	assert_int_equal(ibv_bind_mw(on.qps[1], mw, &bind), 0);
+	assert_int_not_equal(mw->rkey, before);
+	assert_int_equal(mw->rkey >> 8, before >> 8);
+	wc = wait_for_completion();
+	assert_int_equal(wc.wr_id, 8);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(wc.opcode, IBV_WC_BIND_MW);
+}
+
+static void test_a_window_is_bound_and_taken_back(void **state)
+{
+	struct ibv_mw_bind zero_based = { .bind_info = { .mw_access_flags =
+								 IBV_ACCESS_ZERO_BASED } };
+	struct ibv_mr *mr;
+	struct ibv_mw *mw;
+	uint32_t before;
+
+	(void)state;
+	connect_queue_pairs();
+	mr = ibv_reg_mr(on.pd, memory[1], sizeof(memory[1]),
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	mw = ibv_alloc_mw(on.pd, IBV_MW_TYPE_1);
+	assert_non_null(mw);
+	assert_ptr_equal(mw->context, on.context);
+	assert_ptr_equal(mw->pd, on.pd);
+	assert_int_equal(mw->type, IBV_MW_TYPE_1);
+	before = mw->rkey;
+	assert_int_equal(ibv_bind_mw(on.qps[1], mw, &zero_based), EINVAL);
+	assert_int_equal(mw->rkey, before);
+
+	bind_window(mw, mr, sizeof(memory[1]));
+	assert_int_equal(ibv_dereg_mr(mr), EBUSY);
+	memset(memory[0], 0x6b, sizeof(memory[0]));
+	post_write(mw->rkey);
+	assert_int_equal(wait_for_completion().status, IBV_WC_SUCCESS);
+	assert_memory_equal(memory[0], memory[1], sizeof(memory[1]));
+	bind_window(mw, mr, 0);
+	post_write(mw->rkey);
+	assert_int_equal(wait_for_completion().status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	assert_string_equal(other_verbs_called(), "");
+	disconnect();
+}
+
 static void test_an_event_of_a_queue_pair_is_read_and_acknowledged(void **state)
 {
 	struct ibv_async_event event;
@@ -680,6 +743,7 @@ int main(void)
 		api_test(test_shared_receive_queues_of_the_basic_type_are_made),
 		api_test(test_a_queue_pair_is_extended_if_it_was_made_so),
 		api_test(test_a_program_that_sleeps_is_told_of_a_completion),
+		api_test(test_a_window_is_bound_and_taken_back),
 		api_test(test_an_event_of_a_queue_pair_is_read_and_acknowledged),
 		api_test(test_a_context_that_is_closed_too_early_stops_its_queue_pairs),
 		api_test(test_a_forked_child_ends_as_any_other),

@@ -1,9 +1,12 @@
 /*
- * Protection domains and memory regions.
+ * Protection domains, memory regions and memory windows.
  */
 #include "../core/mr.h"
+#include "../core/mw.h"
 #include "../core/pd.h"
+#include "../core/qp.h"
 #include "api.h"
+#include "operations.h"
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -81,4 +84,37 @@ UR_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	if (!ur_has_ours(mr->context))
 		return UR_FORWARD(ENOSYS, ibv_dereg_mr, mr);
 	return ur_mr_deregister((struct ur_mr *)mr);
+}
+
+/* ---- Windows ---- */
+
+struct ibv_mw *ur_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	struct ur_mw *mw = ur_mw_alloc((struct ur_pd *)pd, type);
+
+	return mw ? &mw->verbs : NULL;
+}
+
+int ur_dealloc_mw(struct ibv_mw *mw)
+{
+	return ur_mw_dealloc((struct ur_mw *)mw);
+}
+
+/* The program has the new key at once, to send it behind the bind. */
+int ur_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = bind->wr_id,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = bind->send_flags,
+		.bind_mw = { .mw = mw,
+			     .rkey = ur_mw_next_key(mw->rkey),
+			     .bind_info = bind->bind_info },
+	};
+	struct ibv_send_wr *bad_wr;
+	int error = ur_qp_post_send(qp, &wr, &bad_wr);
+
+	if (!error)
+		mw->rkey = wr.bind_mw.rkey;
+	return error;
 }

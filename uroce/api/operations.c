@@ -9,20 +9,6 @@
 #include "../core/qp.h"
 #include "query.h"
 
-static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
-{
-	(void)qp;
-	(void)mw;
-	(void)bind;
-	return EOPNOTSUPP;
-}
-
-static int dealloc_mw(struct ibv_mw *mw)
-{
-	(void)mw;
-	return EOPNOTSUPP;
-}
-
 static int close_xrcd(struct ibv_xrcd *xrcd)
 {
 	(void)xrcd;
@@ -42,8 +28,9 @@ void ur_context_set_ops(struct verbs_context *verbs)
 
 	verbs->context.ops._compat_query_device = ur_query_device;
 	verbs->context.ops._compat_query_port = ur_query_old_port;
-	verbs->context.ops.bind_mw = bind_mw;
-	verbs->context.ops.dealloc_mw = dealloc_mw;
+	verbs->context.ops.alloc_mw = ur_alloc_mw;
+	verbs->context.ops.bind_mw = ur_bind_mw;
+	verbs->context.ops.dealloc_mw = ur_dealloc_mw;
 	verbs->context.ops.poll_cq = ur_cq_poll;
 	verbs->context.ops.req_notify_cq = ur_cq_request_notification;
 	verbs->context.ops.post_srq_recv = ur_srq_post;

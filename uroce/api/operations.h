@@ -10,6 +10,9 @@
 struct ibv_cq_ex *ur_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 struct ibv_qp *ur_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 struct ibv_srq *ur_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+struct ibv_mw *ur_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int ur_dealloc_mw(struct ibv_mw *mw);
+int ur_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int ur_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 
 #endif

@@ -471,12 +471,14 @@ void ur_device_attr(const struct ur_device *device, struct ibv_device_attr *attr
 		.max_qp_wr = UR_MAX_WRS,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
 				    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
-				    IBV_DEVICE_MEM_MGT_EXTENSIONS,
+				    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW |
+				    IBV_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_sge = UR_MAX_SGE,
 		.max_sge_rd = UR_MAX_SGE,
 		.max_cq = PLENTY,
 		.max_cqe = UR_MAX_CQE,
-		.max_mr = UR_MAX_MRS,
+		.max_mr = UR_MAX_KEYS,
+		.max_mw = UR_MAX_KEYS,
 		.max_pd = PLENTY,
 		.max_qp_rd_atom = UR_MAX_RD_ATOMIC,
 		.max_res_rd_atom = UR_MAX_RD_ATOMIC * UR_MAX_QPS,

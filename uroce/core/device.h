@@ -20,6 +20,7 @@
 
 #include "../link/link.h"
 #include "counters.h"
+#include "key_table.h"
 #include "mr.h"
 #include "qp_table.h"
 
@@ -114,6 +115,6 @@ void ur_device_port_attr(const struct ur_device *device, struct ibv_port_attr *a
 #define UR_MAX_INLINE    1024
 #define UR_MAX_RD_ATOMIC 128
 #define UR_MAX_MESSAGE   (UINT32_C(1) << 30)
-#define UR_MAX_MRS       (1 << 22)
+#define UR_MAX_KEYS      (1 << 22) /* of memory regions and windows together */
 
 #endif

@@ -1,13 +1,12 @@
 #include "mr.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "pd.h"
-
-#define FIRST_CAPACITY 64
 
 /* Pages that are asked for at a time where the system cannot populate memory. */
 #define PAGES_AT_ONCE 512
@@ -15,72 +14,9 @@
 #define KNOWN_ACCESS                                                                 \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED)
-#define PAGED_ACCESS    (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
-#define REMOTE_WRITES   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-#define NEEDS_WRITABLE  (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND)
-#define GENERATION_BITS 8
-#define GENERATION_MASK 0xff
-
-/* ---- Keys ---- */
-
-static uint32_t key_of(const struct ur_key_table *table, uint32_t index)
-{
-	return index << GENERATION_BITS | table->places[index].generation;
-}
-
-/* Behind the other free places, so that a key is valid again as late as can be. */
-static void add_free_place(struct ur_key_table *table, uint32_t index)
-{
-	struct ur_key_place *place = &table->places[index];
-
-	place->mr = NULL;
-	place->generation = (uint8_t)(place->generation % GENERATION_MASK + 1);
-	if (table->used == table->capacity)
-		table->first_free = index;
-	else
-		table->places[table->last_free].next_free = index;
-	table->last_free = index;
-	table->used--;
-}
-
-/* Only when no place is free. */
-static int grow(struct ur_key_table *table)
-{
-	uint32_t old = table->capacity;
-	uint32_t capacity = old ? 2 * old : FIRST_CAPACITY;
-	struct ur_key_place *places;
-
-	if (capacity > UR_MAX_MRS)
-		return ENOMEM;
-	places = realloc(table->places, capacity * sizeof(*places));
-	if (!places)
-		return ENOMEM;
-	table->places = places;
-	table->capacity = capacity;
-	table->used = capacity;
-	for (uint32_t i = old; i < capacity; i++) {
-		places[i].generation = 0;
-		add_free_place(table, i);
-	}
-	return 0;
-}
-
-static int take_place(struct ur_key_table *table, struct ur_mr *mr, uint32_t *index)
-{
-	if (table->used == table->capacity && grow(table) != 0)
-		return ENOMEM;
-	*index = table->first_free;
-	table->first_free = table->places[*index].next_free;
-	table->places[*index].mr = mr;
-	table->used++;
-	return 0;
-}
-
-void ur_key_table_free(struct ur_key_table *table)
-{
-	free(table->places);
-	*table = (struct ur_key_table){ 0 };
-}
+#define PAGED_ACCESS   (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
+#define REMOTE_WRITES  (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define NEEDS_WRITABLE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND)
 
 /* ---- Memory ---- */
 
@@ -176,10 +112,10 @@ static int add(struct ur_device *device, struct ur_mr *mr)
 	int error;
 
 	pthread_mutex_lock(&device->lock);
-	error = take_place(&device->keys, mr, &index);
+	error = ur_key_table_add(&device->keys, mr, NULL, &index);
 	if (!error) {
 		mr->verbs.handle = index;
-		mr->verbs.lkey = mr->verbs.rkey = key_of(&device->keys, index);
+		mr->verbs.lkey = mr->verbs.rkey = ur_key_table_key(&device->keys, index);
 	}
 	pthread_mutex_unlock(&device->lock);
 	return error;
@@ -228,7 +164,6 @@ static int describe(const struct ur_mr *mr, int flags, struct ur_pd *pd, void *a
 		    unsigned access, struct ur_mr *changed)
 {
 	*changed = *mr;
-	changed->invalidated = false;
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		changed->access = access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
 	if (flags & IBV_REREG_MR_CHANGE_PD) {
@@ -255,24 +190,36 @@ static bool are_flags_valid(int flags, unsigned access)
 	       (flags & IBV_REREG_MR_CHANGE_ACCESS || !access);
 }
 
+static int replace(struct ur_mr *mr, const struct ur_mr *changed)
+{
+	struct ur_device *device = mr->pd->context->device;
+	int error = 0;
+
+	pthread_mutex_lock(&device->lock);
+	if (mr->windows > 0)
+		error = EBUSY;
+	else
+		*mr = *changed;
+	pthread_mutex_unlock(&device->lock);
+	return error;
+}
+
 int ur_mr_reregister(struct ur_mr *mr, int flags, struct ur_pd *pd, void *addr, size_t length,
 		     unsigned access)
 {
-	struct ur_device *device = mr->pd->context->device;
 	struct ur_pd *before = mr->pd;
 	struct ur_mr changed;
 	int error = EINVAL;
 
 	if (are_flags_valid(flags, access))
 		error = describe(mr, flags, pd, addr, length, access, &changed);
+	if (!error)
+		error = replace(mr, &changed);
 	if (error) {
 		errno = error;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
-	atomic_fetch_add(&changed.pd->objects, 1);
-	pthread_mutex_lock(&device->lock);
-	*mr = changed;
-	pthread_mutex_unlock(&device->lock);
+	atomic_fetch_add(&mr->pd->objects, 1);
 	atomic_fetch_sub(&before->objects, 1);
 	return 0;
 }
@@ -280,10 +227,15 @@ int ur_mr_reregister(struct ur_mr *mr, int flags, struct ur_pd *pd, void *addr, 
 int ur_mr_deregister(struct ur_mr *mr)
 {
 	struct ur_device *device = mr->pd->context->device;
+	bool busy;
 
 	pthread_mutex_lock(&device->lock);
-	add_free_place(&device->keys, mr->verbs.handle);
+	busy = mr->windows > 0;
+	if (!busy)
+		ur_key_table_remove(&device->keys, mr->verbs.handle);
 	pthread_mutex_unlock(&device->lock);
+	if (busy)
+		return EBUSY;
 	atomic_fetch_sub(&mr->pd->objects, 1);
 	free(mr);
 	return 0;
@@ -293,10 +245,9 @@ int ur_mr_deregister(struct ur_mr *mr)
 
 struct ur_mr *ur_mr_find(const struct ur_device *device, uint32_t key)
 {
-	uint32_t index = key >> GENERATION_BITS;
-	struct ur_mr *mr = index < device->keys.capacity ? device->keys.places[index].mr : NULL;
+	const struct ur_key_place *place = ur_key_table_find(&device->keys, key);
 
-	return mr && mr->verbs.lkey == key ? mr : NULL;
+	return place ? place->mr : NULL;
 }
 
 static bool holds(const struct ur_mr *mr, uint64_t address, uint64_t length)
@@ -306,12 +257,11 @@ static bool holds(const struct ur_mr *mr, uint64_t address, uint64_t length)
 }
 
 void *ur_mr_resolve(const struct ur_device *device, const struct ur_pd *pd, uint32_t key,
-		    uint64_t address, uint64_t length, unsigned access, bool remote)
+		    uint64_t address, uint64_t length, unsigned access)
 {
 	const struct ur_mr *mr = ur_mr_find(device, key);
 
-	if (!mr || mr->pd != pd || (remote && mr->invalidated) || (mr->access & access) != access ||
-	    !holds(mr, address, length))
+	if (!mr || mr->pd != pd || (mr->access & access) != access || !holds(mr, address, length))
 		return NULL;
 	return (char *)mr->verbs.addr + (address - mr->iova);
 }

@@ -1,12 +1,10 @@
 /*
- * Memory regions, and the table of keys. A region has one key, local and remote: the upper 24 bits
- * are its place in the table, the lower 8 change each time the place is used.
+ * Memory regions. A region has one key, local and remote.
  */
 #ifndef UR_MR_H
 #define UR_MR_H
 
 #include <infiniband/verbs.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,24 +16,7 @@ struct ur_mr {
 	struct ur_pd *pd;
 	uint64_t iova; /* how peers and work requests address the first byte */
 	unsigned access;
-	/* Remote invalidation and the like: no more access by its remote key. */
-	bool invalidated;
-};
-
-struct ur_key_place {
-	struct ur_mr *mr; /* NULL: free */
-	uint32_t next_free;
-	uint8_t generation; /* the lower 8 bits of its key; never 0, so that no key is */
-};
-
-/* Guarded by the device's lock. */
-struct ur_key_table {
-	struct ur_key_place *places;
-	uint32_t capacity;
-	uint32_t used;
-	/* Free places, in the order they became free: the first is used next. */
-	uint32_t first_free;
-	uint32_t last_free;
+	unsigned windows; /* that are bound to it, guarded by the device's lock */
 };
 
 #define UR_NO_IOVA UINT64_MAX
@@ -48,11 +29,11 @@ struct ur_mr *ur_mr_register(struct ur_pd *pd, void *addr, size_t length, uint64
 			     unsigned access);
 /*
  * Flags, pd, addr, length, access as ibv_rereg_mr. Returns 0, or one of enum ibv_rereg_mr_err_code
- * and errno; the region is then as it was.
+ * and errno (EBUSY: windows are bound to it); the region is then as it was.
  */
 int ur_mr_reregister(struct ur_mr *mr, int flags, struct ur_pd *pd, void *addr, size_t length,
 		     unsigned access);
-/* Returns 0 or an errno. */
+/* Returns 0, or EBUSY while windows are bound to it. */
 int ur_mr_deregister(struct ur_mr *mr);
 
 /* The region that has this key now; NULL: none. Device's lock held. */
@@ -65,8 +46,6 @@ struct ur_mr *ur_mr_find(const struct ur_device *device, uint32_t key);
  * a local one IBV_ACCESS_LOCAL_WRITE or 0. Device's lock held.
  */
 void *ur_mr_resolve(const struct ur_device *device, const struct ur_pd *pd, uint32_t key,
-		    uint64_t address, uint64_t length, unsigned access, bool remote);
-
-void ur_key_table_free(struct ur_key_table *table);
+		    uint64_t address, uint64_t length, unsigned access);
 
 #endif

@@ -456,6 +456,7 @@ int ur_qp_destroy(struct ur_qp *qp)
 
 	pthread_mutex_lock(&device->lock);
 	disconnect(qp);
+	ur_mw_unbind_all(qp);
 	ur_qp_table_remove(&device->qps, (uint16_t)qp->verbs.qp_num);
 	pthread_mutex_unlock(&device->lock);
 	withdraw_events(qp);

@@ -37,6 +37,7 @@ struct ur_qp {
 	struct ur_recv_queue rq;
 	struct ur_requester requester; /* of datagrams: its next_psn only */
 	struct ur_responder responder;
+	struct ur_mw *windows; /* of type 2, bound through it */
 
 	/* One of each can wait to be read. */
 	struct ur_async_event fatal_event;       /* IBV_EVENT_QP_FATAL */

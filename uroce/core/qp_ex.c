@@ -11,7 +11,7 @@
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                              \
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |              \
-	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW)
 
 #define DATAGRAM_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
@@ -108,6 +108,14 @@ static void stage_send_inv(struct ibv_qp_ex *verbs, uint32_t rkey)
 static void stage_local_inv(struct ibv_qp_ex *verbs, uint32_t rkey)
 {
 	stage(verbs, &(struct ibv_send_wr){ .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = rkey });
+}
+
+static void stage_bind(struct ibv_qp_ex *verbs, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *info)
+{
+	stage(verbs,
+	      &(struct ibv_send_wr){ .opcode = IBV_WR_BIND_MW,
+				     .bind_mw = { .mw = mw, .rkey = rkey, .bind_info = *info } });
 }
 
 static void stage_read(struct ibv_qp_ex *verbs, uint32_t rkey, uint64_t remote_addr)
@@ -215,6 +223,7 @@ int ur_qp_set_wr_ops(struct ur_qp *qp, uint64_t ops)
 		return EOPNOTSUPP;
 	verbs->wr_atomic_cmp_swp = stage_compare_swap;
 	verbs->wr_atomic_fetch_add = stage_fetch_add;
+	verbs->wr_bind_mw = stage_bind;
 	verbs->wr_local_inv = stage_local_inv;
 	verbs->wr_rdma_read = stage_read;
 	verbs->wr_rdma_write = stage_write;

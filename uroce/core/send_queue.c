@@ -103,6 +103,9 @@ static int set_operation(struct ur_send_wqe *wqe, const struct ibv_send_wr *wr)
 		wqe->compare_or_add = wr->wr.atomic.compare_add;
 		wqe->swap = wr->wr.atomic.swap;
 		return 0;
+	case IBV_WR_BIND_MW:
+		return ur_mw_describe_bind(wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info,
+					   &wqe->bind);
 	default:
 		return EINVAL;
 	}

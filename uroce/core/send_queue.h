@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "../link/carrier.h"
+#include "mw.h"
 
 struct ur_send_wqe {
 	uint64_t wr_id;
@@ -28,6 +29,7 @@ struct ur_send_wqe {
 	uint32_t rkey;
 	uint64_t compare_or_add;
 	uint64_t swap;
+	struct ur_mw_bind bind;
 	uint64_t length; /* sum of the pieces */
 	unsigned sge_count;
 	struct ibv_sge *sges;
@@ -80,7 +82,7 @@ static inline uint32_t ur_send_queue_room(const struct ur_send_queue *queue)
 /*
  * Fills the entry at tail + ahead from a work request, without moving tail. Returns 0, ENOMEM (full), or
  * EINVAL (too many pieces, too much inline data or for an operation that takes none, an opcode that a
- * reliable connection does not have, an atomic that is not of 8 bytes).
+ * reliable connection does not have, an atomic that is not of 8 bytes, a bind that cannot be right).
  */
 int ur_send_queue_fill(struct ur_send_queue *queue, uint32_t ahead, const struct ibv_send_wr *wr,
 		       bool signal_all);

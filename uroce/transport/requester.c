@@ -50,18 +50,23 @@ static bool is_write(const struct ur_send_wqe *wqe)
 	return wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
+/* What is done here, and sends nothing. */
+static bool is_local(const struct ur_send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_LOCAL_INV || wqe->opcode == IBV_WR_BIND_MW;
+}
+
 /* Whether the message uses up a receive of the peer. */
 static bool takes_receive(const struct ur_send_wqe *wqe)
 {
-	return !is_read_like(wqe) && wqe->opcode != IBV_WR_RDMA_WRITE &&
-	       wqe->opcode != IBV_WR_LOCAL_INV;
+	return !is_read_like(wqe) && wqe->opcode != IBV_WR_RDMA_WRITE && !is_local(wqe);
 }
 
 /* ---- Packets of an entry ---- */
 
 static uint32_t packets_of(const struct ur_qp *qp, const struct ur_send_wqe *wqe)
 {
-	if (wqe->opcode == IBV_WR_LOCAL_INV)
+	if (is_local(wqe))
 		return 0;
 	if (is_atomic(wqe) || wqe->length == 0)
 		return 1;
@@ -405,17 +410,17 @@ static void send_packet(struct ur_qp *qp, struct ur_send_wqe *wqe)
 	carry(qp, &packet, parts, count);
 }
 
-static void invalidate_locally(struct ur_qp *qp, const struct ur_send_wqe *wqe)
+/* A local operation was executed when it was begun, once; it is passed again when sending goes back. */
+static void pass_local(struct ur_qp *qp)
 {
-	struct ur_mr *mr = ur_mr_find(qp->device, wqe->invalidate_rkey);
-
-	if (!mr || mr->pd != qp->pd) {
-		fail_current(qp, IBV_WC_MW_BIND_ERR);
-		return;
-	}
-	mr->invalidated = true;
 	qp->requester.current++;
 	complete_finished(qp);
+}
+
+static enum ibv_wc_status execute_locally(struct ur_qp *qp, const struct ur_send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_BIND_MW ? ur_mw_bind(qp, &wqe->bind)
+					     : ur_mw_invalidate_locally(qp, wqe->invalidate_rkey);
 }
 
 /* What makes an entry impossible before any packet of it is sent. */
@@ -435,13 +440,13 @@ static uint32_t requests_of(const struct ur_qp *qp, const struct ur_send_wqe *wq
 	return wqe->packets > 0 ? 1 : 0;
 }
 
-/* Gives the current entry its numbers. */
+/* Gives the current entry its numbers, and executes it if that needs no packets. */
 static void begin(struct ur_qp *qp, struct ur_send_wqe *wqe)
 {
 	struct ur_requester *r = &qp->requester;
 
 	wqe->first_psn = r->next_psn;
-	wqe->status = check_entry(qp, wqe);
+	wqe->status = is_local(wqe) ? execute_locally(qp, wqe) : check_entry(qp, wqe);
 	/* One that fails is not sent: it takes a number only so that it does not count as done. */
 	wqe->packets = wqe->status == IBV_WC_SUCCESS ? packets_of(qp, wqe) : 1;
 	/* The peer counts each request for a part of a read as a message. */
@@ -500,7 +505,7 @@ static void send_next(struct ur_qp *qp)
 	if (wqe->status != IBV_WC_SUCCESS)
 		fail_current(qp, wqe->status);
 	else if (wqe->packets == 0)
-		invalidate_locally(qp, wqe);
+		pass_local(qp);
 	else
 		send_packet(qp, wqe);
 }

@@ -141,8 +141,8 @@ static bool send_read_response(struct ur_qp *qp, struct ur_response_job *job)
 	struct iovec payload = { NULL, length };
 
 	if (length > 0) {
-		payload.iov_base = ur_mr_resolve(qp->device, qp->pd, job->rkey, job->va, length,
-						 IBV_ACCESS_REMOTE_READ, true);
+		payload.iov_base =
+			ur_resolve_remote(qp, job->rkey, job->va, length, IBV_ACCESS_REMOTE_READ);
 		if (!payload.iov_base)
 			return false;
 	}
@@ -266,8 +266,8 @@ static bool may_access(const struct ur_qp *qp, const struct ur_packet *packet, u
 		       int access)
 {
 	return permits(qp, access) &&
-	       (length == 0 || ur_mr_resolve(qp->device, qp->pd, packet->rkey, packet->va, length,
-					     (unsigned)access, true));
+	       (length == 0 ||
+		ur_resolve_remote(qp, packet->rkey, packet->va, length, (unsigned)access));
 }
 
 static void complete_message(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags,
@@ -284,17 +284,6 @@ static void complete_message(struct ur_qp *qp, const struct ur_packet *packet, u
 		wc.invalidated_rkey = packet->invalidate_rkey;
 	}
 	ur_complete_recv(qp, &qp->responder.wqe, &wc, packet->solicited);
-}
-
-/* The peer takes a key of ours back. */
-static bool invalidate(struct ur_qp *qp, uint32_t rkey)
-{
-	struct ur_mr *mr = ur_mr_find(qp->device, rkey);
-
-	if (!mr || mr->pd != qp->pd || mr->invalidated)
-		return false;
-	mr->invalidated = true;
-	return true;
 }
 
 static enum outcome execute_send(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
@@ -315,7 +304,7 @@ static enum outcome execute_send(struct ur_qp *qp, const struct ur_packet *packe
 	r->received += packet->payload_length;
 	if (!(flags & UR_IS_LAST))
 		return EXECUTED;
-	if ((flags & UR_HAS_IETH) && !invalidate(qp, packet->invalidate_rkey))
+	if ((flags & UR_HAS_IETH) && !ur_mw_invalidate_remotely(qp, packet->invalidate_rkey))
 		return ACCESS_ERROR;
 	r->message = UR_NO_MESSAGE;
 	complete_message(qp, packet, flags, IBV_WC_RECV, (uint32_t)r->received);
@@ -339,12 +328,12 @@ static enum outcome begin_write(struct ur_qp *qp, const struct ur_packet *packet
 
 /*
  * Where the packet's payload goes, NULL if that is not permitted. The region is looked for at each packet:
- * it may be gone since the first.
+ * it may be gone since the first, and a window bound anew.
  */
 static void *find_target(const struct ur_qp *qp, const struct ur_packet *packet)
 {
-	return ur_mr_resolve(qp->device, qp->pd, qp->responder.rkey, qp->responder.va,
-			     packet->payload_length, IBV_ACCESS_REMOTE_WRITE, true);
+	return ur_resolve_remote(qp, qp->responder.rkey, qp->responder.va, packet->payload_length,
+				 IBV_ACCESS_REMOTE_WRITE);
 }
 
 static void write_payload(struct ur_responder *r, const struct ur_packet *packet, void *target)
@@ -476,8 +465,8 @@ static enum outcome execute_atomic(struct ur_qp *qp, const struct ur_packet *pac
 		return INVALID_REQUEST;
 	if (!permits(qp, IBV_ACCESS_REMOTE_ATOMIC))
 		return ACCESS_ERROR;
-	target = ur_mr_resolve(qp->device, qp->pd, packet->rkey, packet->va, sizeof(*target),
-			       IBV_ACCESS_REMOTE_ATOMIC, true);
+	target = ur_resolve_remote(qp, packet->rkey, packet->va, sizeof(*target),
+				   IBV_ACCESS_REMOTE_ATOMIC);
 	if (!target)
 		return ACCESS_ERROR;
 	/* The region's addresses for peers may be aligned where its memory is not. */

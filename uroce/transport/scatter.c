@@ -36,7 +36,7 @@ static int find_parts(const struct ur_device *device, const struct ur_pd *pd,
 			size = length;
 		parts[used].iov_len = size;
 		parts[used].iov_base = ur_mr_resolve(device, pd, sges[i].lkey,
-						     sges[i].addr + offset, size, access, false);
+						     sges[i].addr + offset, size, access);
 		if (!parts[used++].iov_base)
 			return -1;
 		length -= size;

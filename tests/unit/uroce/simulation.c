@@ -596,7 +596,7 @@ struct ibv_send_wr simulation_wr(enum ibv_wr_opcode opcode, struct ibv_sge *sge,
 	if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		wr.wr.atomic.remote_addr = (uintptr_t)b.memory;
 		wr.wr.atomic.rkey = b.mr->verbs.rkey;
-	} else if (opcode != IBV_WR_LOCAL_INV) {
+	} else if (opcode != IBV_WR_LOCAL_INV && opcode != IBV_WR_BIND_MW) {
 		wr.wr.rdma.remote_addr = (uintptr_t)b.memory;
 		wr.wr.rdma.rkey = b.mr->verbs.rkey;
 	}

@@ -603,7 +603,11 @@ static void test_the_attributes_are_the_limits_of_the_objects(void **state)
 	assert_int_equal(attr.phys_port_cnt, 1);
 	assert_true(attr.page_size_cap & 4096);
 	assert_true(strlen(attr.fw_ver) > 0);
-	assert_int_equal(attr.max_mw, 0);
+	assert_int_equal(attr.max_mw, UR_MAX_KEYS);
+	assert_int_equal(attr.device_cap_flags &
+				 (IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A |
+				  IBV_DEVICE_MEM_WINDOW_TYPE_2B),
+			 IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 }
 
 static void test_the_port_is_active_and_has_the_rate_of_the_interface(void **state)

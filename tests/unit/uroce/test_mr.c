@@ -62,19 +62,19 @@ static void deregister(struct ur_mr *mr)
 	assert_int_equal(ur_mr_deregister(mr), 0);
 }
 
-static void *resolve(uint32_t key, uint64_t address, uint64_t length, unsigned access, bool remote)
+static void *resolve(uint32_t key, uint64_t address, uint64_t length, unsigned access)
 {
 	void *found;
 
 	pthread_mutex_lock(&core.device.lock);
-	found = ur_mr_resolve(&core.device, core.pd, key, address, length, access, remote);
+	found = ur_mr_resolve(&core.device, core.pd, key, address, length, access);
 	pthread_mutex_unlock(&core.device.lock);
 	return found;
 }
 
 static void *resolve_local(const struct ur_mr *mr, uint64_t address, uint64_t length)
 {
-	return resolve(mr->verbs.lkey, address, length, 0, false);
+	return resolve(mr->verbs.lkey, address, length, 0);
 }
 
 /* ---- Resolving ---- */
@@ -116,7 +116,7 @@ static void test_remote_access_is_what_was_permitted(void **state)
 			access |= permitted & 1U << i ? each[i] : 0;
 		mr = register_some(8, access);
 		for (unsigned i = 0; i < 3; i++)
-			assert_ptr_equal(resolve(mr->verbs.rkey, start, 8, each[i], true),
+			assert_ptr_equal(resolve(mr->verbs.rkey, start, 8, each[i]),
 					 permitted & 1U << i ? memory : NULL);
 		deregister(mr);
 	}
@@ -128,11 +128,11 @@ static void test_local_writing_needs_permission_and_reading_does_not(void **stat
 	uint64_t start = (uintptr_t)memory;
 
 	(void)state;
-	assert_non_null(resolve(mr->verbs.lkey, start, 8, 0, false));
-	assert_null(resolve(mr->verbs.lkey, start, 8, IBV_ACCESS_LOCAL_WRITE, false));
+	assert_non_null(resolve(mr->verbs.lkey, start, 8, 0));
+	assert_null(resolve(mr->verbs.lkey, start, 8, IBV_ACCESS_LOCAL_WRITE));
 	deregister(mr);
 	mr = register_some(8, IBV_ACCESS_LOCAL_WRITE);
-	assert_non_null(resolve(mr->verbs.lkey, start, 8, IBV_ACCESS_LOCAL_WRITE, false));
+	assert_non_null(resolve(mr->verbs.lkey, start, 8, IBV_ACCESS_LOCAL_WRITE));
 	deregister(mr);
 }
 
@@ -142,22 +142,9 @@ static void test_a_region_belongs_to_its_protection_domain(void **state)
 	struct ur_pd *other = ur_pd_alloc(core.context);
 
 	(void)state;
-	assert_null(
-		ur_mr_resolve(&core.device, other, mr->verbs.lkey, (uintptr_t)memory, 8, 0, false));
+	assert_null(ur_mr_resolve(&core.device, other, mr->verbs.lkey, (uintptr_t)memory, 8, 0));
 	assert_int_equal(ur_pd_dealloc(other), 0);
 	assert_int_equal(ur_pd_dealloc(core.pd), EBUSY);
-	deregister(mr);
-}
-
-static void test_an_invalidated_region_is_closed_to_peers_only(void **state)
-{
-	struct ur_mr *mr = register_some(8, IBV_ACCESS_REMOTE_READ);
-	uint64_t start = (uintptr_t)memory;
-
-	(void)state;
-	mr->invalidated = true;
-	assert_null(resolve(mr->verbs.rkey, start, 8, IBV_ACCESS_REMOTE_READ, true));
-	assert_non_null(resolve_local(mr, start, 8));
 	deregister(mr);
 }
 
@@ -383,20 +370,19 @@ static void test_location_access_and_domain_are_changed_as_named(void **state)
 	uint64_t moved = (uintptr_t)memory + BEHIND * PAGE;
 
 	(void)state;
-	mr->invalidated = true;
 	assert_int_equal(ur_mr_reregister(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
 					  memory + BEHIND * PAGE, 100, 0),
 			 0);
 	assert_ptr_equal(mr->verbs.addr, memory + BEHIND * PAGE);
 	assert_int_equal(mr->verbs.length, 100);
-	assert_non_null(resolve(key, moved, 100, IBV_ACCESS_REMOTE_READ, true));
+	assert_non_null(resolve(key, moved, 100, IBV_ACCESS_REMOTE_READ));
 	assert_null(resolve_local(mr, (uintptr_t)memory, 8));
 
 	assert_int_equal(ur_mr_reregister(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 					  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING),
 			 0);
-	assert_null(resolve(key, moved, 100, IBV_ACCESS_REMOTE_READ, true));
-	assert_non_null(resolve(key, moved, 100, IBV_ACCESS_LOCAL_WRITE, false));
+	assert_null(resolve(key, moved, 100, IBV_ACCESS_REMOTE_READ));
+	assert_non_null(resolve(key, moved, 100, IBV_ACCESS_LOCAL_WRITE));
 
 	assert_int_equal(ur_mr_reregister(mr, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0), 0);
 	assert_ptr_equal(mr->verbs.pd, &other->verbs);
@@ -465,7 +451,6 @@ int main(void)
 		mr_test(test_remote_access_is_what_was_permitted),
 		mr_test(test_local_writing_needs_permission_and_reading_does_not),
 		mr_test(test_a_region_belongs_to_its_protection_domain),
-		mr_test(test_an_invalidated_region_is_closed_to_peers_only),
 		mr_test(test_keys_that_nobody_has_are_not_found),
 		mr_test(test_a_key_is_not_given_again_soon),
 		mr_test(test_there_can_be_a_hundred_thousand_regions),

@@ -525,51 +525,6 @@ static void answers_to_nothing_are_ignored(void **state)
 	assert_int_equal(state_of(&b), IBV_QPS_RTS);
 }
 
-/* ---- Invalidation ---- */
-
-static void a_send_can_take_back_a_key(void **state)
-{
-	struct ur_mr *mr = ur_mr_register(b.pd, b.memory, 4096, UINT64_MAX, ALL_ACCESS);
-	struct ibv_sge sge = simulation_sge(&a, 0, 10);
-	struct ibv_send_wr wr = simulation_wr(IBV_WR_SEND_WITH_INV, &sge, 1);
-	struct ibv_wc wc;
-
-	(void)state;
-	wr.invalidate_rkey = mr->verbs.rkey;
-	simulation_post_recv(&b, 1, 5000, 10);
-	simulation_post_send(&a, &wr);
-	simulation_settle();
-	wc = assert_completion(b.recv_cq, 1, IBV_WC_SUCCESS);
-	assert_int_equal(wc.wc_flags, IBV_WC_WITH_INV);
-	assert_int_equal(wc.invalidated_rkey, mr->verbs.rkey);
-	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
-
-	wr = simulation_wr(IBV_WR_RDMA_WRITE, &sge, 2);
-	wr.wr.rdma.rkey = mr->verbs.rkey;
-	simulation_post_send(&a, &wr);
-	simulation_settle();
-	assert_completion(a.send_cq, 2, IBV_WC_REM_ACCESS_ERR);
-	assert_int_equal(ur_mr_deregister(mr), 0);
-	assert_event(&b, IBV_EVENT_QP_ACCESS_ERR);
-}
-
-static void a_local_invalidation_comes_in_its_turn(void **state)
-{
-	struct ur_mr *mr = ur_mr_register(a.pd, a.memory, 4096, UINT64_MAX, ALL_ACCESS);
-	struct ibv_send_wr wr = simulation_wr(IBV_WR_LOCAL_INV, NULL, 2);
-
-	(void)state;
-	post(IBV_WR_RDMA_READ, 5000, 1);
-	wr.invalidate_rkey = mr->verbs.rkey;
-	simulation_post_send(&a, &wr);
-	assert_no_completion(a.send_cq);
-	simulation_settle();
-	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
-	assert_int_equal(assert_completion(a.send_cq, 2, IBV_WC_SUCCESS).opcode, IBV_WC_LOCAL_INV);
-	assert_true(mr->invalidated);
-	assert_int_equal(ur_mr_deregister(mr), 0);
-}
-
 /* ---- Ends that come while another is being dealt with ---- */
 
 static enum fate loses_acknowledgements(const struct ur_packet *packet, unsigned count,
@@ -738,8 +693,6 @@ int main(void)
 		cmocka_unit_test(packets_in_a_wrong_order_are_an_invalid_request),
 		cmocka_unit_test(payloads_of_a_wrong_length_are_an_invalid_request),
 		TEST(answers_to_nothing_are_ignored),
-		TEST(a_send_can_take_back_a_key),
-		TEST(a_local_invalidation_comes_in_its_turn),
 		TEST(a_nak_for_a_request_that_failed_locally_ends_it_once),
 		TEST(a_region_that_goes_before_the_immediate_leaves_the_receive_to_be_flushed),
 		TEST(two_reasons_to_end_complete_a_receive_once),

@@ -24,7 +24,9 @@
 	X(rx_unknown_qp, "packets dropped: no such queue pair")              \
 	X(rx_wrong_state, "packets dropped: the queue pair's state forbids") \
 	X(rx_bad_qkey, "datagrams dropped: wrong queue key")                 \
-	X(rx_no_receive, "datagrams dropped: no receive was posted")         \
+	X(rx_no_receive, "messages dropped: no receive was posted")          \
+	X(rx_incomplete, "packets dropped: others of the message were")      \
+	X(rx_refused, "messages dropped: their length or access is wrong")   \
 	X(rx_wrong_peer, "packets dropped: not from the queue pair's peer")  \
 	X(rx_unexpected, "packets dropped: not what was expected")           \
 	X(rx_duplicate, "requests received again")                           \

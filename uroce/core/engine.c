@@ -14,6 +14,8 @@
 #include "../cm/gsi.h"
 #include "../link/address.h"
 #include "../transport/datagram.h"
+#include "../transport/sender.h"
+#include "../transport/unreliable.h"
 #include "device.h"
 #include "log.h"
 #include "qp.h"
@@ -107,15 +109,17 @@ static void receive(void *user_data, const struct ur_packet *packet, const struc
 		device->counters.rx_unknown_qp++;
 	} else if (!(flags & UR_IS_REQUEST ? responds : requests)(qp->attr.qp_state)) {
 		device->counters.rx_wrong_state++;
+	} else if (!(flags & ur_qp_service(qp))) {
+		device->counters.rx_unexpected++;
 	} else if (flags & UR_IS_UD) {
 		ur_datagram_receive(qp, packet, from);
 	} else if (!is_from_peer(qp, from)) {
 		device->counters.rx_wrong_peer++;
-	} else if (!(flags & UR_IS_RC)) {
-		device->counters.rx_unexpected++;
 	} else {
 		learn_port(qp, from);
-		if (flags & UR_IS_REQUEST)
+		if (flags & UR_IS_UC)
+			ur_unreliable_receive(qp, packet);
+		else if (flags & UR_IS_REQUEST)
 			ur_responder_receive(qp, packet);
 		else
 			ur_requester_receive(qp, packet, device->engine->now);
@@ -168,11 +172,11 @@ static bool can_wait(const struct ur_qp *qp)
 {
 	const struct ur_responder *r = &qp->responder;
 
-	return r->job_count == 0 &&
+	return ur_qp_is_reliable(qp) && r->job_count == 0 &&
 	       (!r->answer_pending || (r->syndrome & UR_SYNDROME_KIND) == UR_SYNDROME_ACK);
 }
 
-/* Answers; those that can wait only if they shall not. Returns whether there is more to send now. */
+/* Goes on with all; those that can wait only if they shall not. Returns whether there is more to send now. */
 static bool respond(struct ur_device *device, bool acks_wait)
 {
 	struct ur_engine *engine = device->engine;
@@ -186,7 +190,7 @@ static bool respond(struct ur_device *device, bool acks_wait)
 		bool unfinished;
 
 		qp->scheduled = false;
-		unfinished = !waits && ur_responder_respond(qp);
+		unfinished = !waits && ur_qp_go_on(qp);
 		if (waits || unfinished)
 			ur_engine_schedule(device, qp);
 		more |= unfinished;
@@ -281,7 +285,7 @@ static void run_qp_timers(struct ur_engine *engine, uint64_t now)
 	for (struct ur_qp *qp = engine->timed; qp; qp = next) {
 		next = qp->timer_next;
 		if (now >= qp->deadline)
-			ur_requester_run_timer(qp, now);
+			ur_qp_run_timer(qp, now);
 	}
 	for (struct ur_qp *qp = engine->timed; qp; qp = qp->timer_next)
 		if (qp->deadline < engine->next_deadline)
@@ -600,8 +604,8 @@ static void unsent(void *owner, uint32_t psn, uint8_t opcode)
 
 	if (!owner)
 		return;
-	if (flags & UR_IS_UD)
-		ur_datagram_unsent(owner, psn);
+	if (flags & (UR_IS_UD | UR_IS_UC))
+		ur_sender_unsent(owner, psn);
 	else if (flags & UR_IS_REQUEST)
 		ur_requester_unsent(owner, psn);
 }

@@ -5,6 +5,8 @@
 
 #include "../transport/completion.h"
 #include "../transport/datagram.h"
+#include "../transport/sender.h"
+#include "../transport/unreliable.h"
 #include "clock.h"
 #include "engine.h"
 #include "qp_attr.h"
@@ -13,7 +15,7 @@
 
 static bool is_supported(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC || type == IBV_QPT_UD;
+	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
 }
 
 static bool are_objects_valid(const struct ibv_context *context,
@@ -45,10 +47,12 @@ static struct ibv_qp_cap granted_cap(const struct ibv_qp_init_attr_ex *attr)
 
 static int check_init_attr(const struct ur_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
-	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+			       IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	bool has_flags = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags != 0;
 	struct ibv_qp_cap cap = granted_cap(attr);
 
-	if (attr->comp_mask & ~known || !is_supported(attr->qp_type))
+	if (attr->comp_mask & ~known || has_flags || !is_supported(attr->qp_type))
 		return EOPNOTSUPP;
 	return are_objects_valid(&context->verbs.context, attr) && is_cap_valid(&cap) ? 0 : EINVAL;
 }
@@ -271,9 +275,17 @@ static int check(const struct ur_qp *qp, enum ibv_qp_state to, const struct ibv_
 	return ur_qp_attr_check_values(attr, mask, qp->device->mtu);
 }
 
+/* Where the peer is looked for first. Another one is tried only if that can be seen to be wrong. */
+static uint16_t first_port(const struct ur_qp *qp, const struct ibv_qp_attr *attr)
+{
+	if (ur_qp_is_reliable(qp) || ur_device_gid_index(qp->device, &attr->ah_attr.grh.dgid) >= 0)
+		return ur_link_port_of(attr->dest_qp_num);
+	return UR_UDP_PORT;
+}
+
 static int find_path(struct ur_qp *qp, const struct ibv_qp_attr *attr, struct ur_path *path)
 {
-	return ur_device_path(qp->device, &attr->ah_attr, ur_link_port_of(attr->dest_qp_num), path);
+	return ur_device_path(qp->device, &attr->ah_attr, first_port(qp, attr), path);
 }
 
 /* Either all of it happens, or nothing. */
@@ -341,10 +353,24 @@ bool ur_qp_takes_sends(const struct ur_qp *qp)
 
 void ur_qp_transmit(struct ur_qp *qp, uint64_t now)
 {
-	if (ur_qp_is_datagram(qp))
-		ur_datagram_transmit(qp);
-	else
+	if (ur_qp_is_reliable(qp))
 		ur_requester_transmit(qp, now);
+	else
+		ur_sender_transmit(qp, now);
+}
+
+void ur_qp_run_timer(struct ur_qp *qp, uint64_t now)
+{
+	if (ur_qp_is_reliable(qp))
+		ur_requester_run_timer(qp, now);
+	else
+		ur_sender_run_timer(qp, now);
+}
+
+bool ur_qp_go_on(struct ur_qp *qp)
+{
+	return ur_qp_is_reliable(qp) ? ur_responder_respond(qp)
+				     : ur_sender_transmit(qp, ur_clock_ns());
 }
 
 void ur_qp_add_sends(struct ur_qp *qp, uint32_t count)
@@ -358,13 +384,24 @@ void ur_qp_add_sends(struct ur_qp *qp, uint32_t count)
 	ur_engine_flush(qp->device);
 }
 
+int ur_qp_check_send(const struct ur_qp *qp, const struct ur_send_wqe *wqe)
+{
+	if (ur_qp_is_reliable(qp))
+		return ur_send_wqe_check(wqe);
+	return ur_qp_is_datagram(qp) ? ur_datagram_check(qp, wqe) : ur_unreliable_check(wqe);
+}
+
 static int fill(struct ur_qp *qp, uint32_t ahead, const struct ibv_send_wr *wr)
 {
+	struct ur_send_wqe *wqe = ur_send_queue_at(&qp->sq, qp->sq.tail + ahead);
 	int error = ur_send_queue_fill(&qp->sq, ahead, wr, qp->signal_all);
 
-	if (error || !ur_qp_is_datagram(qp))
+	if (error || ur_qp_is_reliable(qp))
 		return error;
-	return ur_datagram_describe(qp, ur_send_queue_at(&qp->sq, qp->sq.tail + ahead), wr);
+	if (ur_qp_is_datagram(qp))
+		error = ur_datagram_set_address(qp, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn,
+						wr->wr.ud.remote_qkey);
+	return error ? error : ur_qp_check_send(qp, wqe);
 }
 
 static int post_sends(struct ur_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)

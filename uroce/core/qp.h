@@ -35,7 +35,7 @@ struct ur_qp {
 
 	struct ur_send_queue sq;
 	struct ur_recv_queue rq;
-	struct ur_requester requester; /* of datagrams: its next_psn only */
+	struct ur_requester requester; /* or the sender, which uses a part of it */
 	struct ur_responder responder;
 	struct ur_mw *windows; /* of type 2, bound through it */
 
@@ -71,6 +71,19 @@ static inline bool ur_qp_is_datagram(const struct ur_qp *qp)
 	return qp->verbs.qp_type == IBV_QPT_UD;
 }
 
+static inline bool ur_qp_is_reliable(const struct ur_qp *qp)
+{
+	return qp->verbs.qp_type == IBV_QPT_RC;
+}
+
+/* Which packets it takes: the flag of their opcodes. */
+static inline uint32_t ur_qp_service(const struct ur_qp *qp)
+{
+	if (ur_qp_is_reliable(qp))
+		return UR_IS_RC;
+	return ur_qp_is_datagram(qp) ? UR_IS_UD : UR_IS_UC;
+}
+
 /* NULL and errno. */
 struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_ex *attr);
 /* Returns 0 or an errno. Waits until its events are acknowledged. */
@@ -86,6 +99,9 @@ int ur_qp_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_w
 /* Sets the ibv_wr_* functions; ops: those that are wanted (IBV_QP_EX_WITH_…). Returns 0 or EOPNOTSUPP. */
 int ur_qp_set_wr_ops(struct ur_qp *qp, uint64_t ops);
 
+/* Whether an entry of the send queue is right as a whole. Returns 0 or EINVAL. */
+int ur_qp_check_send(const struct ur_qp *qp, const struct ur_send_wqe *wqe);
+
 /* ---- Device's lock held ---- */
 
 /* Whether the state permits to post sends. */
@@ -98,6 +114,10 @@ static inline void ur_qp_set_state(struct ur_qp *qp, enum ibv_qp_state state)
 
 /* Sends what it can. */
 void ur_qp_transmit(struct ur_qp *qp, uint64_t now);
+/* Its deadline has come. */
+void ur_qp_run_timer(struct ur_qp *qp, uint64_t now);
+/* Goes on with what is scheduled: answers, or the rest of a burst. Returns whether there is more. */
+bool ur_qp_go_on(struct ur_qp *qp);
 /* Begins with count entries that were filled behind the tail of the send queue. */
 void ur_qp_add_sends(struct ur_qp *qp, uint32_t count);
 

@@ -13,6 +13,10 @@
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |              \
 	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW)
 
+#define UNRELIABLE_OPS                                                                          \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
+	 IBV_QP_EX_WITH_SEND_WITH_IMM)
+
 #define DATAGRAM_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
 static struct ur_qp *qp_of(struct ibv_qp_ex *verbs)
@@ -41,12 +45,8 @@ static void start(struct ibv_qp_ex *verbs)
 
 static void check_staged(struct ur_qp *qp)
 {
-	for (uint32_t i = 0; i < qp->staged; i++) {
-		const struct ur_send_wqe *wqe = ur_send_queue_at(&qp->sq, qp->sq.tail + i);
-
-		note_error(qp, ur_qp_is_datagram(qp) ? ur_datagram_check(qp, wqe)
-						     : ur_send_wqe_check(wqe));
-	}
+	for (uint32_t i = 0; i < qp->staged; i++)
+		note_error(qp, ur_qp_check_send(qp, ur_send_queue_at(&qp->sq, qp->sq.tail + i)));
 }
 
 static int complete(struct ibv_qp_ex *verbs)
@@ -214,12 +214,18 @@ static void set_ud_addr(struct ibv_qp_ex *verbs, struct ibv_ah *ah, uint32_t rem
 		note_error(qp, ur_datagram_set_address(qp, wqe, ah, remote_qpn, remote_qkey));
 }
 
+static uint64_t supported_ops(const struct ur_qp *qp)
+{
+	if (ur_qp_is_reliable(qp))
+		return SUPPORTED_OPS;
+	return ur_qp_is_datagram(qp) ? DATAGRAM_OPS : UNRELIABLE_OPS;
+}
+
 int ur_qp_set_wr_ops(struct ur_qp *qp, uint64_t ops)
 {
 	struct ibv_qp_ex *verbs = &qp->verbs_ex;
-	uint64_t supported = ur_qp_is_datagram(qp) ? DATAGRAM_OPS : SUPPORTED_OPS;
 
-	if (ops & ~supported)
+	if (ops & ~supported_ops(qp))
 		return EOPNOTSUPP;
 	verbs->wr_atomic_cmp_swp = stage_compare_swap;
 	verbs->wr_atomic_fetch_add = stage_fetch_add;

@@ -447,6 +447,19 @@ static void send_packet(struct ur_carrier *carrier, const struct ur_path *path,
 	add_packet(batch, message_for(batch, path, size), tx, size);
 }
 
+/* Only of this host's sockets it is known, and what waits for the next flush is not yet there. */
+static bool has_room_at(struct ur_carrier *carrier, const struct ur_path *path)
+{
+	struct ur_batch *batch = batch_of(carrier);
+	const struct ur_socket *sock = batch->socks[path->gid_index];
+	struct ur_flow flow = { .dest = path->remote };
+
+	if (!sock || !ur_address_same_host(&sock->address, &path->remote))
+		return true;
+	flow.source = sock->address;
+	return ur_backlog_has_room(&batch->backlog, &flow, carrier->window);
+}
+
 /*
  * A peer's buffer is taken to be like the own one. The system counts a packet there as what it occupies,
  * up to a quarter more than its size.
@@ -464,6 +477,7 @@ void ur_batch_init(struct ur_batch *batch, struct ur_socket *socks, size_t count
 	batch->carrier = (struct ur_carrier){
 		.send = send_packet,
 		.flush = flush,
+		.has_room = has_room_at,
 		.window = window_for(ur_socket_receive_buffer(&socks[0])),
 	};
 	batch->counters = counters;
@@ -471,6 +485,11 @@ void ur_batch_init(struct ur_batch *batch, struct ur_socket *socks, size_t count
 	batch->gso = ur_socket_has_gso(&socks[0]);
 	for (size_t i = 0; i < count; i++)
 		batch->socks[socks[i].gid_index] = &socks[i];
+}
+
+void ur_batch_close(struct ur_batch *batch)
+{
+	ur_backlog_close(&batch->backlog);
 }
 
 void ur_batch_set_faults(struct ur_batch *batch, struct ur_faults *faults)

@@ -13,6 +13,7 @@
 #define UR_BATCH_H
 
 #include "../core/counters.h"
+#include "backlog.h"
 #include "carrier.h"
 #include "faults.h"
 #include "pcap.h"
@@ -65,6 +66,7 @@ struct ur_batch {
 	struct ur_socket *socks[UINT8_MAX + 1];
 	bool gso;
 	struct ur_socket *blocked; /* what the carrier waits for */
+	struct ur_backlog backlog; /* of peers on this host */
 	bool logged[256];          /* errors, by number */
 
 	unsigned message_count;
@@ -82,6 +84,9 @@ struct ur_batch {
 /* socks: count of them, each of another GID. pcap: NULL for none. */
 void ur_batch_init(struct ur_batch *batch, struct ur_socket *socks, size_t count,
 		   struct ur_counters *counters, struct ur_pcap *pcap);
+
+/* Closes what it has opened itself. */
+void ur_batch_close(struct ur_batch *batch);
 
 /* Puts faults between the batch and the network; they call ur_batch_emit. */
 void ur_batch_set_faults(struct ur_batch *batch, struct ur_faults *faults);

@@ -41,6 +41,11 @@ struct ur_carrier {
 	/* Sends what is there, without waiting. */
 	void (*flush)(struct ur_carrier *carrier);
 	/*
+	 * Whether as much as the window can be sent to a peer that does not acknowledge it: false only
+	 * if it is known that the peer has not taken what it was sent before.
+	 */
+	bool (*has_room)(struct ur_carrier *carrier, const struct ur_path *path);
+	/*
 	 * What may be on the way to a peer of the same kind, so that its buffer does not overflow:
 	 * bytes, each packet counting UR_PACKET_OVERHEAD more than its payload. Set once.
 	 */

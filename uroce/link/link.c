@@ -224,6 +224,7 @@ void ur_link_close(struct ur_link *link)
 	if (link->sock_count > 0)
 		ur_link_leave(link);
 	close_socks(link);
+	ur_batch_close(&link->batch);
 	ur_faults_free(link->faults);
 	free(link);
 }

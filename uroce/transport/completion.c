@@ -81,6 +81,7 @@ void ur_qp_flush(struct ur_qp *qp)
 		ur_complete_send(qp, IBV_WC_WR_FLUSH_ERR);
 	qp->sq.next = qp->sq.tail;
 	qp->requester.current = qp->sq.tail;
+	qp->requester.offset = 0;
 	if (qp->srq || qp->attr.qp_state == IBV_QPS_SQE)
 		return;
 	while (ur_recv_queue_take(&qp->rq, &wqe))
@@ -100,8 +101,9 @@ void ur_qp_to_error(struct ur_qp *qp)
 	qp->responder.job_count = 0;
 	ur_qp_set_state(qp, IBV_QPS_ERR);
 	ur_engine_set_timer(qp->device, qp, UR_NEVER);
-	if (qp->responder.message == UR_SEND_MESSAGE)
+	if (qp->responder.has_receive)
 		flush_recv(qp, &qp->responder.wqe);
+	qp->responder.has_receive = false;
 	qp->responder.message = UR_NO_MESSAGE;
 	ur_qp_flush(qp);
 	if (qp->srq)

@@ -1,7 +1,7 @@
 /*
  * Datagrams: both halves of an unreliable datagram queue pair. A message is one packet with an address
- * of its own, to and from any peer; nothing is acknowledged. It is done when the system has it; what the
- * system has no room for waits, in its order. Pure in the same sense as the requester.
+ * of its own, to and from any peer; nothing is acknowledged. It is sent by the sender. Pure in the same
+ * sense as the requester.
  *
  * InfiniBand specification volume 1, section 9.8.3; RoCE v2 is its annex A17.
  */
@@ -38,27 +38,16 @@ int ur_datagram_set_address(const struct ur_qp *qp, struct ur_send_wqe *wqe,
  */
 int ur_datagram_check(const struct ur_qp *qp, const struct ur_send_wqe *wqe);
 
-/* Both, for an entry that was filled from a work request. Returns 0 or EINVAL. */
-int ur_datagram_describe(const struct ur_qp *qp, struct ur_send_wqe *wqe,
-			 const struct ibv_send_wr *wr);
-
 /* ---- Device's lock held ---- */
 
-/*
- * Sends what is posted, as far as the carrier takes it, and completes it. A piece of memory that may
- * not be read ends the send queue (state SQE), not the receiving.
- */
-void ur_datagram_transmit(struct ur_qp *qp);
-
-/* The datagram with that number was not sent, since the carrier was blocked: it is to be sent again. */
-void ur_datagram_unsent(struct ur_qp *qp, uint32_t psn);
+/* The packet that an entry is, but for its sequence number. */
+struct ur_packet ur_datagram_packet(const struct ur_qp *qp, const struct ur_send_wqe *wqe);
 
 /*
- * A datagram that has come to a queue pair, which may be one of another service. One that finds no
- * receive is dropped, as one without the queue pair's Q_Key. One that the receive is too small for ends
- * that with IBV_WC_LOC_LEN_ERR, and the queue pair goes on: what anybody can send must not be its end
- * (of an unreliable service's length errors the specification says the same: section 9.9.3, classes D
- * and E). A receive whose memory may not be written is the program's own mistake, and the end (class A).
+ * A datagram that has come. One that finds no receive is dropped, as one without the queue pair's Q_Key.
+ * One that the receive is too small for ends that with IBV_WC_LOC_LEN_ERR, and the queue pair goes on: what
+ * anybody can send must not be its end (of an unreliable service's length errors the specification says the
+ * same: section 9.9.3, classes D and E). A receive whose memory may not be written is the program's own mistake, and the end (class A).
  */
 void ur_datagram_receive(struct ur_qp *qp, const struct ur_packet *packet,
 			 const struct ur_path *from);

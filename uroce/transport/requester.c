@@ -9,6 +9,7 @@
 #include "credits.h"
 #include "psn.h"
 #include "scatter.h"
+#include "segment.h"
 
 /*
  * How soon to ask for an answer again, well before the acknowledgement timeout: long enough for a peer
@@ -45,11 +46,6 @@ static bool is_read_like(const struct ur_send_wqe *wqe)
 	return wqe->opcode == IBV_WR_RDMA_READ || is_atomic(wqe);
 }
 
-static bool is_write(const struct ur_send_wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
-
 /* What is done here, and sends nothing. */
 static bool is_local(const struct ur_send_wqe *wqe)
 {
@@ -68,17 +64,12 @@ static uint32_t packets_of(const struct ur_qp *qp, const struct ur_send_wqe *wqe
 {
 	if (is_local(wqe))
 		return 0;
-	if (is_atomic(wqe) || wqe->length == 0)
-		return 1;
-	return (uint32_t)((wqe->length + qp->mtu - 1) / qp->mtu);
+	return is_atomic(wqe) ? 1 : ur_segment_count(wqe->length, qp->mtu);
 }
 
-/* Bytes of payload before packet number index, which may be the one behind the last. */
 static uint64_t bytes_before(const struct ur_qp *qp, const struct ur_send_wqe *wqe, uint32_t index)
 {
-	uint64_t bytes = (uint64_t)index * qp->mtu;
-
-	return bytes < wqe->length ? bytes : wqe->length;
+	return ur_bytes_before(wqe, qp->mtu, index);
 }
 
 /* What packets from..to count in the window. */
@@ -269,29 +260,6 @@ static void fail_current(struct ur_qp *qp, enum ibv_wc_status status)
 
 /* ---- Sending ---- */
 
-static uint8_t send_opcode(const struct ur_send_wqe *wqe, bool first, bool last)
-{
-	if (!last)
-		return first ? UR_RC_SEND_FIRST : UR_RC_SEND_MIDDLE;
-	switch (wqe->opcode) {
-	case IBV_WR_SEND_WITH_IMM:
-		return first ? UR_RC_SEND_ONLY_IMM : UR_RC_SEND_LAST_IMM;
-	case IBV_WR_SEND_WITH_INV:
-		return first ? UR_RC_SEND_ONLY_INV : UR_RC_SEND_LAST_INV;
-	default:
-		return first ? UR_RC_SEND_ONLY : UR_RC_SEND_LAST;
-	}
-}
-
-static uint8_t write_opcode(const struct ur_send_wqe *wqe, bool first, bool last)
-{
-	if (!last)
-		return first ? UR_RC_WRITE_FIRST : UR_RC_WRITE_MIDDLE;
-	if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-		return first ? UR_RC_WRITE_ONLY_IMM : UR_RC_WRITE_LAST_IMM;
-	return first ? UR_RC_WRITE_ONLY : UR_RC_WRITE_LAST;
-}
-
 static uint8_t request_opcode(const struct ur_send_wqe *wqe, bool first, bool last)
 {
 	if (wqe->opcode == IBV_WR_RDMA_READ)
@@ -300,7 +268,8 @@ static uint8_t request_opcode(const struct ur_send_wqe *wqe, bool first, bool la
 		return UR_RC_COMPARE_SWAP;
 	if (wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		return UR_RC_FETCH_ADD;
-	return is_write(wqe) ? write_opcode(wqe, first, last) : send_opcode(wqe, first, last);
+	return ur_is_write(wqe) ? ur_write_opcode(wqe, first, last)
+				: ur_send_opcode(wqe, first, last);
 }
 
 /* The headers of packet number index, but for its sequence number. */

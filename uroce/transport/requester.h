@@ -27,7 +27,7 @@ struct ur_requester {
 	uint32_t max_psn;  /* behind the newest that was ever sent */
 	uint32_t ssn;      /* messages begun */
 
-	uint32_t in_flight;   /* bytes, of una_psn to next_psn */
+	uint32_t in_flight;   /* bytes, of una_psn to next_psn; of the sender: of the burst */
 	uint32_t window;      /* bytes; shrinks when packets are lost */
 	uint32_t reads;       /* requests for reads and atomics in flight */
 	uint32_t unrequested; /* packets since an acknowledgement was asked for */
@@ -41,6 +41,7 @@ struct ur_requester {
 	uint64_t probe_deadline;
 	uint64_t probe_interval;
 	uint64_t rnr_deadline; /* nothing is sent before */
+	uint64_t patience_end; /* of the sender, until when it waits for room; 0: there was */
 	bool recovering; /* went back for a gap in the responses; not again before it moves on */
 	bool probed;     /* one packet was sent again already; the next probe goes back */
 	bool failed;     /* the current entry cannot be sent; waits for those before it */

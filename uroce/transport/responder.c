@@ -11,16 +11,6 @@
 #include "psn.h"
 #include "scatter.h"
 
-/* What became of a request: executed, no receive was ready for it, or why it is refused. */
-enum outcome {
-	EXECUTED,
-	NOT_READY,
-	INVALID_REQUEST,
-	ACCESS_ERROR,
-	RECEIVE_TOO_SHORT, /* ends the receive, too */
-	RECEIVE_PROTECTED, /* the same */
-};
-
 /* ---- Answers ---- */
 
 static void schedule_answer(struct ur_qp *qp, uint8_t syndrome)
@@ -242,15 +232,21 @@ static void fail(struct ur_qp *qp, enum ur_nak_code code, enum ibv_event_type ev
 	ur_qp_to_error(qp);
 }
 
-/* The receive that the message was to go to ends with the queue pair. */
-static void fail_receive(struct ur_qp *qp, enum ur_nak_code code, enum ibv_wc_status status)
+void ur_responder_fail_receive(struct ur_qp *qp, enum ibv_wc_status status)
 {
 	struct ibv_wc wc = { .status = status, .opcode = IBV_WC_RECV };
 
+	qp->responder.message = UR_NO_MESSAGE;
+	qp->responder.has_receive = false;
+	ur_complete_recv(qp, &qp->responder.wqe, &wc, false);
+}
+
+/* The receive that the message was to go to ends with the queue pair. */
+static void fail_receive(struct ur_qp *qp, enum ur_nak_code code, enum ibv_wc_status status)
+{
 	if (!send_last_nak(qp, code))
 		return;
-	qp->responder.message = UR_NO_MESSAGE;
-	ur_complete_recv(qp, &qp->responder.wqe, &wc, false);
+	ur_responder_fail_receive(qp, status);
 	ur_qp_to_error(qp);
 }
 
@@ -270,6 +266,15 @@ static bool may_access(const struct ur_qp *qp, const struct ur_packet *packet, u
 		ur_resolve_remote(qp, packet->rkey, packet->va, length, (unsigned)access));
 }
 
+/* One that was taken for a message that did not come to its end is there for the next. */
+static bool take_receive(struct ur_qp *qp)
+{
+	struct ur_responder *r = &qp->responder;
+
+	r->has_receive = r->has_receive || ur_take_recv(qp, &r->wqe);
+	return r->has_receive;
+}
+
 static void complete_message(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags,
 			     enum ibv_wc_opcode opcode, uint32_t length)
 {
@@ -283,47 +288,49 @@ static void complete_message(struct ur_qp *qp, const struct ur_packet *packet, u
 		wc.wc_flags |= IBV_WC_WITH_INV;
 		wc.invalidated_rkey = packet->invalidate_rkey;
 	}
+	qp->responder.has_receive = false;
 	ur_complete_recv(qp, &qp->responder.wqe, &wc, packet->solicited);
 }
 
-static enum outcome execute_send(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+static enum ur_outcome execute_send(struct ur_qp *qp, const struct ur_packet *packet,
+				    uint32_t flags)
 {
 	struct ur_responder *r = &qp->responder;
 	enum ibv_wc_status status;
 
 	if (flags & UR_IS_FIRST) {
-		if (!ur_take_recv(qp, &qp->responder.wqe))
-			return NOT_READY;
+		if (!take_receive(qp))
+			return UR_NOT_READY;
 		r->message = UR_SEND_MESSAGE;
 		r->received = 0;
 	}
 	status = ur_scatter(qp->device, qp->srq ? qp->srq->pd : qp->pd, r->wqe.sges,
 			    r->wqe.sge_count, r->received, packet->payload, packet->payload_length);
 	if (status != IBV_WC_SUCCESS)
-		return status == IBV_WC_LOC_LEN_ERR ? RECEIVE_TOO_SHORT : RECEIVE_PROTECTED;
+		return status == IBV_WC_LOC_LEN_ERR ? UR_RECEIVE_TOO_SHORT : UR_RECEIVE_PROTECTED;
 	r->received += packet->payload_length;
 	if (!(flags & UR_IS_LAST))
-		return EXECUTED;
+		return UR_EXECUTED;
 	if ((flags & UR_HAS_IETH) && !ur_mw_invalidate_remotely(qp, packet->invalidate_rkey))
-		return ACCESS_ERROR;
+		return UR_ACCESS_ERROR;
 	r->message = UR_NO_MESSAGE;
 	complete_message(qp, packet, flags, IBV_WC_RECV, (uint32_t)r->received);
-	return EXECUTED;
+	return UR_EXECUTED;
 }
 
-static enum outcome begin_write(struct ur_qp *qp, const struct ur_packet *packet)
+static enum ur_outcome begin_write(struct ur_qp *qp, const struct ur_packet *packet)
 {
 	struct ur_responder *r = &qp->responder;
 
 	if (packet->dma_length > UR_MAX_MESSAGE)
-		return INVALID_REQUEST;
+		return UR_INVALID_REQUEST;
 	if (!may_access(qp, packet, packet->dma_length, IBV_ACCESS_REMOTE_WRITE))
-		return ACCESS_ERROR;
+		return UR_ACCESS_ERROR;
 	r->va = packet->va;
 	r->rkey = packet->rkey;
 	r->dma_length = packet->dma_length;
 	r->remaining = packet->dma_length;
-	return EXECUTED;
+	return UR_EXECUTED;
 }
 
 /*
@@ -343,32 +350,33 @@ static void write_payload(struct ur_responder *r, const struct ur_packet *packet
 	r->remaining -= (uint32_t)packet->payload_length;
 }
 
-static enum outcome execute_write(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+static enum ur_outcome execute_write(struct ur_qp *qp, const struct ur_packet *packet,
+				     uint32_t flags)
 {
 	struct ur_responder *r = &qp->responder;
 	bool has_data = packet->payload_length > 0;
-	enum outcome outcome;
+	enum ur_outcome outcome;
 	void *target;
 
 	if (flags & UR_IS_FIRST) {
 		outcome = begin_write(qp, packet);
-		if (outcome != EXECUTED)
+		if (outcome != UR_EXECUTED)
 			return outcome;
 	}
 	if (packet->payload_length > r->remaining ||
 	    ((flags & UR_IS_LAST) && packet->payload_length < r->remaining))
-		return INVALID_REQUEST;
+		return UR_INVALID_REQUEST;
 	target = has_data ? find_target(qp, packet) : NULL;
 	if (has_data && !target)
-		return ACCESS_ERROR;
-	if ((flags & UR_HAS_IMM) && !ur_take_recv(qp, &qp->responder.wqe))
-		return NOT_READY;
+		return UR_ACCESS_ERROR;
+	if ((flags & UR_HAS_IMM) && !take_receive(qp))
+		return UR_NOT_READY;
 	if (has_data)
 		write_payload(r, packet, target);
 	r->message = flags & UR_IS_LAST ? UR_NO_MESSAGE : UR_WRITE_MESSAGE;
 	if (flags & UR_HAS_IMM)
 		complete_message(qp, packet, flags, IBV_WC_RECV_RDMA_WITH_IMM, r->dma_length);
-	return EXECUTED;
+	return UR_EXECUTED;
 }
 
 static bool has_room(const struct ur_responder *r)
@@ -425,14 +433,14 @@ static struct ur_response_job atomic_job(const struct ur_resource *resource)
 	};
 }
 
-static enum outcome execute_read(struct ur_qp *qp, const struct ur_packet *packet)
+static enum ur_outcome execute_read(struct ur_qp *qp, const struct ur_packet *packet)
 {
 	struct ur_responder *r = &qp->responder;
 
 	if (packet->dma_length > UR_MAX_MESSAGE || !make_room(r))
-		return INVALID_REQUEST;
+		return UR_INVALID_REQUEST;
 	if (!may_access(qp, packet, packet->dma_length, IBV_ACCESS_REMOTE_READ))
-		return ACCESS_ERROR;
+		return UR_ACCESS_ERROR;
 	keep_resource(r, &(struct ur_resource){
 				 .psn = packet->psn,
 				 .packets = packets_for(qp, packet->dma_length),
@@ -441,7 +449,7 @@ static enum outcome execute_read(struct ur_qp *qp, const struct ur_packet *packe
 				 .length = packet->dma_length,
 			 });
 	add_job(qp, read_job(qp, packet));
-	return EXECUTED;
+	return UR_EXECUTED;
 }
 
 /* On the memory itself, so that it is atomic also towards this machine's processors. */
@@ -456,26 +464,26 @@ static uint64_t execute_on(uint64_t *target, const struct ur_packet *packet)
 	return original;
 }
 
-static enum outcome execute_atomic(struct ur_qp *qp, const struct ur_packet *packet)
+static enum ur_outcome execute_atomic(struct ur_qp *qp, const struct ur_packet *packet)
 {
 	struct ur_resource resource = { .is_atomic = true, .psn = packet->psn, .packets = 1 };
 	uint64_t *target;
 
 	if (packet->va % sizeof(*target) != 0 || !make_room(&qp->responder))
-		return INVALID_REQUEST;
+		return UR_INVALID_REQUEST;
 	if (!permits(qp, IBV_ACCESS_REMOTE_ATOMIC))
-		return ACCESS_ERROR;
+		return UR_ACCESS_ERROR;
 	target = ur_resolve_remote(qp, packet->rkey, packet->va, sizeof(*target),
 				   IBV_ACCESS_REMOTE_ATOMIC);
 	if (!target)
-		return ACCESS_ERROR;
+		return UR_ACCESS_ERROR;
 	/* The region's addresses for peers may be aligned where its memory is not. */
 	if ((uintptr_t)target % sizeof(*target) != 0)
-		return INVALID_REQUEST;
+		return UR_INVALID_REQUEST;
 	resource.original = execute_on(target, packet);
 	keep_resource(&qp->responder, &resource);
 	add_job(qp, atomic_job(&resource));
-	return EXECUTED;
+	return UR_EXECUTED;
 }
 
 /* Whether the packet can follow those before it, and has the length that its place asks for. */
@@ -495,10 +503,11 @@ static bool is_well_formed(const struct ur_qp *qp, const struct ur_packet *packe
 	       (packet->payload_length > 0 || (flags & UR_IS_FIRST));
 }
 
-static enum outcome execute(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+enum ur_outcome ur_responder_execute(struct ur_qp *qp, const struct ur_packet *packet,
+				     uint32_t flags)
 {
 	if (!is_well_formed(qp, packet, flags))
-		return INVALID_REQUEST;
+		return UR_INVALID_REQUEST;
 	if (flags & UR_IS_SEND)
 		return execute_send(qp, packet, flags);
 	if (flags & UR_IS_WRITE)
@@ -533,23 +542,23 @@ static void refuse_for_now(struct ur_qp *qp)
 
 static void receive_expected(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
 {
-	switch (execute(qp, packet, flags)) {
-	case EXECUTED:
+	switch (ur_responder_execute(qp, packet, flags)) {
+	case UR_EXECUTED:
 		move_on(qp, packet, flags);
 		break;
-	case NOT_READY:
+	case UR_NOT_READY:
 		refuse_for_now(qp);
 		break;
-	case INVALID_REQUEST:
+	case UR_INVALID_REQUEST:
 		fail(qp, UR_NAK_INVALID_REQUEST, IBV_EVENT_QP_REQ_ERR);
 		break;
-	case ACCESS_ERROR:
+	case UR_ACCESS_ERROR:
 		fail(qp, UR_NAK_REMOTE_ACCESS, IBV_EVENT_QP_ACCESS_ERR);
 		break;
-	case RECEIVE_TOO_SHORT:
+	case UR_RECEIVE_TOO_SHORT:
 		fail_receive(qp, UR_NAK_INVALID_REQUEST, IBV_WC_LOC_LEN_ERR);
 		break;
-	case RECEIVE_PROTECTED:
+	case UR_RECEIVE_PROTECTED:
 		fail_receive(qp, UR_NAK_REMOTE_OPERATION, IBV_WC_LOC_PROT_ERR);
 		break;
 	}
@@ -648,8 +657,10 @@ static void receive_early(struct ur_qp *qp)
 	schedule_answer(qp, UR_SYNDROME_NAK | UR_NAK_SEQUENCE);
 }
 
-static void note_first_request(struct ur_qp *qp)
+void ur_responder_note_request(struct ur_qp *qp)
 {
+	if (qp->responder.heard)
+		return;
 	qp->responder.heard = true;
 	if (qp->attr.qp_state == IBV_QPS_RTR)
 		ur_async_raise(qp->context, &qp->established_event);
@@ -660,8 +671,7 @@ void ur_responder_receive(struct ur_qp *qp, const struct ur_packet *packet)
 	int32_t ahead = ur_psn_diff(packet->psn, qp->responder.epsn);
 	uint32_t flags = ur_opcode_flags(packet->opcode);
 
-	if (!qp->responder.heard)
-		note_first_request(qp);
+	ur_responder_note_request(qp);
 	if (ahead == 0)
 		receive_expected(qp, packet, flags);
 	else if (ahead < 0)

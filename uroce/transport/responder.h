@@ -49,6 +49,7 @@ struct ur_responder {
 
 	/* A message of which not all packets have come. */
 	enum ur_message_kind message;
+	bool has_receive; /* the wqe, which was taken for a message and is not completed */
 	struct ur_recv_wqe wqe;
 	uint64_t received;
 	uint64_t va;
@@ -83,5 +84,27 @@ void ur_responder_receive(struct ur_qp *qp, const struct ur_packet *packet);
  */
 bool ur_responder_respond(struct ur_qp *qp);
 #define UR_RESPONSE_BURST 64
+
+/* ---- Shared with unreliable connections ---- */
+
+/* What became of a request: executed, no receive was ready for it, or why it is refused. */
+enum ur_outcome {
+	UR_EXECUTED,
+	UR_NOT_READY,
+	UR_INVALID_REQUEST,
+	UR_ACCESS_ERROR,
+	UR_RECEIVE_TOO_SHORT, /* ends the receive, too */
+	UR_RECEIVE_PROTECTED, /* the same */
+};
+
+/* A request has come: the first in the state RTR raises IBV_EVENT_COMM_EST. */
+void ur_responder_note_request(struct ur_qp *qp);
+
+/* Does what a packet asks for that is the next one. flags: of its opcode. */
+enum ur_outcome ur_responder_execute(struct ur_qp *qp, const struct ur_packet *packet,
+				     uint32_t flags);
+
+/* Ends the message under way, and the receive that was taken for it with that status. */
+void ur_responder_fail_receive(struct ur_qp *qp, enum ibv_wc_status status);
 
 #endif

@@ -6,6 +6,8 @@
 #include "../../../uroce/core/engine.h"
 #include "../../../uroce/transport/completion.h"
 #include "../../../uroce/transport/datagram.h"
+#include "../../../uroce/transport/sender.h"
+#include "../../../uroce/transport/unreliable.h"
 
 struct surroundings around;
 
@@ -41,6 +43,12 @@ uint8_t ur_link_number(const struct ur_link *link)
 uint16_t ur_link_port_of(uint32_t qpn)
 {
 	return (uint16_t)(UR_UDP_PORT + (qpn >> 16));
+}
+
+int ur_device_gid_index(const struct ur_device *device, const union ibv_gid *gid)
+{
+	(void)device;
+	return gid->raw[0] == 0xff ? -1 : 0;
 }
 
 int ur_device_path(const struct ur_device *device, const struct ibv_ah_attr *attr, uint16_t port,
@@ -131,13 +139,6 @@ void ur_requester_transmit(struct ur_qp *qp, uint64_t now)
 	around.calls.transmit++;
 }
 
-int ur_datagram_describe(const struct ur_qp *qp, struct ur_send_wqe *wqe,
-			 const struct ibv_send_wr *wr)
-{
-	wqe->remote_qpn = wr->wr.ud.remote_qpn;
-	return ur_datagram_check(qp, wqe);
-}
-
 int ur_datagram_set_address(const struct ur_qp *qp, struct ur_send_wqe *wqe,
 			    const struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
@@ -154,11 +155,36 @@ int ur_datagram_check(const struct ur_qp *qp, const struct ur_send_wqe *wqe)
 	return wqe->remote_qpn == PEER_QPN ? 0 : EINVAL;
 }
 
-void ur_datagram_transmit(struct ur_qp *qp)
+int ur_unreliable_check(const struct ur_send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_RDMA_READ ? EINVAL : 0;
+}
+
+bool ur_sender_transmit(struct ur_qp *qp, uint64_t now)
 {
 	(void)qp;
+	assert_true(now > 0);
 	assert_device_locked();
-	around.calls.datagram_transmit++;
+	around.calls.sender_transmit++;
+	return false;
+}
+
+void ur_sender_run_timer(struct ur_qp *qp, uint64_t now)
+{
+	(void)qp;
+	(void)now;
+}
+
+void ur_requester_run_timer(struct ur_qp *qp, uint64_t now)
+{
+	(void)qp;
+	(void)now;
+}
+
+bool ur_responder_respond(struct ur_qp *qp)
+{
+	(void)qp;
+	return false;
 }
 
 void ur_qp_to_error(struct ur_qp *qp)

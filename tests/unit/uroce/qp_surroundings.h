@@ -24,7 +24,7 @@ struct calls {
 	unsigned responder_free;
 	unsigned requester_start;
 	unsigned transmit;
-	unsigned datagram_transmit;
+	unsigned sender_transmit;
 	unsigned flush; /* of what is to be sent */
 	unsigned forget;
 	unsigned to_error;

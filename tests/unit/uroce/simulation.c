@@ -11,11 +11,14 @@
 #include "../../../uroce/core/engine.h"
 #include "../../../uroce/transport/completion.h"
 #include "../../../uroce/transport/datagram.h"
+#include "../../../uroce/transport/sender.h"
+#include "../../../uroce/transport/unreliable.h"
 
 struct ur_link {
 	struct ur_carrier carrier;
 	struct node *self;
 	struct node *peer;
+	bool full; /* the peer's buffer */
 };
 
 struct flying {
@@ -134,10 +137,16 @@ static void link_flush(struct ur_carrier *carrier)
 	(void)carrier;
 }
 
+static bool link_has_room(struct ur_carrier *carrier, const struct ur_path *path)
+{
+	(void)path;
+	return !((struct ur_link *)carrier)->full;
+}
+
 static void link_unsent(void *owner, uint32_t psn, uint8_t opcode)
 {
-	if (ur_opcode_flags(opcode) & UR_IS_UD)
-		ur_datagram_unsent(owner, psn);
+	if (ur_opcode_flags(opcode) & (UR_IS_UD | UR_IS_UC))
+		ur_sender_unsent(owner, psn);
 	else if (ur_opcode_flags(opcode) & UR_IS_REQUEST)
 		ur_requester_unsent(owner, psn);
 }
@@ -167,6 +176,7 @@ int ur_engine_start(struct ur_device *device)
 		.carrier = { .send = link_send,
 			     .flush = link_flush,
 			     .unsent = link_unsent,
+			     .has_room = link_has_room,
 			     .window = SIMULATION_WINDOW },
 		.self = device == &a.device ? &a : &b,
 		.peer = device == &a.device ? &b : &a,
@@ -216,7 +226,7 @@ void ur_engine_forget(struct ur_device *device, struct ur_qp *qp)
 {
 	(void)device;
 	if (qp->scheduled && qp->carrier)
-		ur_responder_respond(qp);
+		ur_qp_go_on(qp);
 	qp->scheduled = false;
 	qp->deadline = UR_NEVER;
 }
@@ -233,21 +243,33 @@ static void respond(struct node *node)
 {
 	while (node->qp->scheduled) {
 		node->qp->scheduled = false;
-		if (ur_responder_respond(node->qp) && !node->qp->carrier->blocked)
+		if (ur_qp_go_on(node->qp) && !node->qp->carrier->blocked)
 			node->qp->scheduled = true;
 	}
+}
+
+static void receive_request(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags,
+			    const struct ur_path *from)
+{
+	if (flags & UR_IS_UD)
+		ur_datagram_receive(qp, packet, from);
+	else if (flags & UR_IS_UC)
+		ur_unreliable_receive(qp, packet);
+	else
+		ur_responder_receive(qp, packet);
 }
 
 static void receive(struct node *to, const struct ur_packet *packet, const struct ur_path *from)
 {
 	enum ibv_qp_state state = to->qp->attr.qp_state;
+	uint32_t flags = ur_opcode_flags(packet->opcode);
+	bool responds = state >= IBV_QPS_RTR && state != IBV_QPS_ERR;
 
-	if (ur_opcode_flags(packet->opcode) & UR_IS_UD) {
-		if (state >= IBV_QPS_RTR && state != IBV_QPS_ERR)
-			ur_datagram_receive(to->qp, packet, from);
-	} else if (ur_opcode_flags(packet->opcode) & UR_IS_REQUEST) {
-		if (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD)
-			ur_responder_receive(to->qp, packet);
+	if (!(flags & ur_qp_service(to->qp))) {
+		to->device.counters.rx_unexpected++;
+	} else if (flags & UR_IS_REQUEST) {
+		if (responds)
+			receive_request(to->qp, packet, flags, from);
 	} else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD) {
 		ur_requester_receive(to->qp, packet, now);
 	}
@@ -340,7 +362,7 @@ static uint64_t earliest_deadline(void)
 static void run_timer(struct node *node)
 {
 	if (node->qp->deadline <= now)
-		ur_requester_run_timer(node->qp, now);
+		ur_qp_run_timer(node->qp, now);
 }
 
 void simulation_run(uint64_t max_ns)
@@ -394,6 +416,12 @@ void simulation_inject(const struct ur_packet *packet, const void *payload)
 	struct ur_path from = path_from(&a, 0);
 
 	enqueue(make_flying(packet, payload, &b, &from));
+}
+
+void simulation_fill(bool full)
+{
+	links[0].full = full;
+	links[1].full = full;
 }
 
 void simulation_block(bool blocked)

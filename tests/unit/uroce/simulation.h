@@ -89,6 +89,8 @@ void simulation_lose_all(void);
 
 /* The carriers take nothing more, and say so of what they are given. */
 void simulation_block(bool blocked);
+/* The peers have no room for more, as far as that is asked. */
+void simulation_fill(bool full);
 
 /* ---- Work requests on a node's memory, signaled ---- */
 

@@ -13,6 +13,7 @@
 
 #include "../../../uroce/core/ah.h"
 #include "../../../uroce/transport/datagram.h"
+#include "../../../uroce/transport/sender.h"
 
 #define IPV4       0
 #define IPV6       1
@@ -577,7 +578,7 @@ static void narrow_flush(struct ur_carrier *carrier)
 			continue;
 		}
 		carrier->blocked = true;
-		ur_datagram_unsent(a.qp, narrow.psns[i]);
+		ur_sender_unsent(a.qp, narrow.psns[i]);
 	}
 	narrow.count = 0;
 }
@@ -588,6 +589,7 @@ static void go_through_narrow_carrier(unsigned may_send)
 	narrow.may_send = may_send;
 	narrow.carrier.send = narrow_send;
 	narrow.carrier.flush = narrow_flush;
+	narrow.carrier.window = SIMULATION_WINDOW;
 	a.qp->carrier = &narrow.carrier;
 }
 

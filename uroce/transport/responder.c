@@ -252,6 +252,7 @@ static void fail_receive(struct ur_qp *qp, enum ur_nak_code code, enum ibv_wc_st
 
 /* ---- Execution ---- */
 
+/* Whether the queue pair is there for such requests. Others are as unknown to it as a reserved opcode. */
 static bool permits(const struct ur_qp *qp, int access)
 {
 	return (qp->attr.qp_access_flags & (unsigned)access) == (unsigned)access;
@@ -261,9 +262,8 @@ static bool permits(const struct ur_qp *qp, int access)
 static bool may_access(const struct ur_qp *qp, const struct ur_packet *packet, uint32_t length,
 		       int access)
 {
-	return permits(qp, access) &&
-	       (length == 0 ||
-		ur_resolve_remote(qp, packet->rkey, packet->va, length, (unsigned)access));
+	return length == 0 ||
+	       ur_resolve_remote(qp, packet->rkey, packet->va, length, (unsigned)access);
 }
 
 /* One that was taken for a message that did not come to its end is there for the next. */
@@ -322,7 +322,7 @@ static enum ur_outcome begin_write(struct ur_qp *qp, const struct ur_packet *pac
 {
 	struct ur_responder *r = &qp->responder;
 
-	if (packet->dma_length > UR_MAX_MESSAGE)
+	if (packet->dma_length > UR_MAX_MESSAGE || !permits(qp, IBV_ACCESS_REMOTE_WRITE))
 		return UR_INVALID_REQUEST;
 	if (!may_access(qp, packet, packet->dma_length, IBV_ACCESS_REMOTE_WRITE))
 		return UR_ACCESS_ERROR;
@@ -437,7 +437,8 @@ static enum ur_outcome execute_read(struct ur_qp *qp, const struct ur_packet *pa
 {
 	struct ur_responder *r = &qp->responder;
 
-	if (packet->dma_length > UR_MAX_MESSAGE || !make_room(r))
+	if (packet->dma_length > UR_MAX_MESSAGE || !permits(qp, IBV_ACCESS_REMOTE_READ) ||
+	    !make_room(r))
 		return UR_INVALID_REQUEST;
 	if (!may_access(qp, packet, packet->dma_length, IBV_ACCESS_REMOTE_READ))
 		return UR_ACCESS_ERROR;
@@ -469,10 +470,9 @@ static enum ur_outcome execute_atomic(struct ur_qp *qp, const struct ur_packet *
 	struct ur_resource resource = { .is_atomic = true, .psn = packet->psn, .packets = 1 };
 	uint64_t *target;
 
-	if (packet->va % sizeof(*target) != 0 || !make_room(&qp->responder))
+	if (packet->va % sizeof(*target) != 0 || !permits(qp, IBV_ACCESS_REMOTE_ATOMIC) ||
+	    !make_room(&qp->responder))
 		return UR_INVALID_REQUEST;
-	if (!permits(qp, IBV_ACCESS_REMOTE_ATOMIC))
-		return UR_ACCESS_ERROR;
 	target = ur_resolve_remote(qp, packet->rkey, packet->va, sizeof(*target),
 				   IBV_ACCESS_REMOTE_ATOMIC);
 	if (!target)

@@ -117,7 +117,7 @@ struct permission {
 	bool other_pd;
 	bool deregistered;
 	enum ibv_wr_opcode opcode;
-	bool allowed;
+	enum ibv_wc_status status;
 };
 
 #define ALL_ACCESS                                                                   \
@@ -125,22 +125,27 @@ struct permission {
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
 static const struct permission permissions[] = {
-	{ ALL_ACCESS, ALL_ACCESS, false, false, IBV_WR_RDMA_WRITE, true },
-	{ ALL_ACCESS, ALL_ACCESS, false, false, IBV_WR_RDMA_READ, true },
-	{ ALL_ACCESS, ALL_ACCESS, true, false, IBV_WR_RDMA_WRITE, false },
-	{ ALL_ACCESS, ALL_ACCESS, true, false, IBV_WR_RDMA_READ, false },
-	{ ALL_ACCESS, ALL_ACCESS, false, true, IBV_WR_RDMA_WRITE, false },
-	{ ALL_ACCESS, ALL_ACCESS, false, true, IBV_WR_ATOMIC_FETCH_AND_ADD, false },
-	{ IBV_ACCESS_REMOTE_READ, ALL_ACCESS, false, false, IBV_WR_RDMA_WRITE, false },
-	{ IBV_ACCESS_REMOTE_READ, ALL_ACCESS, false, false, IBV_WR_RDMA_READ, true },
+	{ ALL_ACCESS, ALL_ACCESS, false, false, IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS },
+	{ ALL_ACCESS, ALL_ACCESS, false, false, IBV_WR_RDMA_READ, IBV_WC_SUCCESS },
+	{ ALL_ACCESS, ALL_ACCESS, true, false, IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR },
+	{ ALL_ACCESS, ALL_ACCESS, true, false, IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR },
+	{ ALL_ACCESS, ALL_ACCESS, false, true, IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR },
+	{ ALL_ACCESS, ALL_ACCESS, false, true, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_REM_ACCESS_ERR },
+	{ IBV_ACCESS_REMOTE_READ, ALL_ACCESS, false, false, IBV_WR_RDMA_WRITE,
+	  IBV_WC_REM_ACCESS_ERR },
+	{ IBV_ACCESS_REMOTE_READ, ALL_ACCESS, false, false, IBV_WR_RDMA_READ, IBV_WC_SUCCESS },
 	{ IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, ALL_ACCESS, false, false,
-	  IBV_WR_RDMA_READ, false },
+	  IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR },
 	{ IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, ALL_ACCESS, false, false,
-	  IBV_WR_ATOMIC_FETCH_AND_ADD, false },
-	{ IBV_ACCESS_LOCAL_WRITE, ALL_ACCESS, false, false, IBV_WR_RDMA_WRITE, false },
-	{ ALL_ACCESS, IBV_ACCESS_REMOTE_READ, false, false, IBV_WR_RDMA_WRITE, false },
-	{ ALL_ACCESS, IBV_ACCESS_REMOTE_WRITE, false, false, IBV_WR_RDMA_READ, false },
-	{ ALL_ACCESS, IBV_ACCESS_REMOTE_WRITE, false, false, IBV_WR_ATOMIC_FETCH_AND_ADD, false },
+	  IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_REM_ACCESS_ERR },
+	{ IBV_ACCESS_LOCAL_WRITE, ALL_ACCESS, false, false, IBV_WR_RDMA_WRITE,
+	  IBV_WC_REM_ACCESS_ERR },
+	{ ALL_ACCESS, IBV_ACCESS_REMOTE_READ, false, false, IBV_WR_RDMA_WRITE,
+	  IBV_WC_REM_INV_REQ_ERR },
+	{ ALL_ACCESS, IBV_ACCESS_REMOTE_WRITE, false, false, IBV_WR_RDMA_READ,
+	  IBV_WC_REM_INV_REQ_ERR },
+	{ ALL_ACCESS, IBV_ACCESS_REMOTE_WRITE, false, false, IBV_WR_ATOMIC_FETCH_AND_ADD,
+	  IBV_WC_REM_INV_REQ_ERR },
 };
 
 static void check_permission(const struct permission *permission)
@@ -167,14 +172,15 @@ static void check_permission(const struct permission *permission)
 		assert_int_equal(ur_mr_deregister(mr), 0);
 	simulation_post_send(&a, &wr);
 	simulation_settle();
-	assert_completion(a.send_cq, 1,
-			  permission->allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+	assert_completion(a.send_cq, 1, permission->status);
 	assert_all_bytes(b.memory, MEMORY_SIZE, 0);
 	if (!permission->deregistered)
 		assert_int_equal(ur_mr_deregister(mr), 0);
 	assert_int_equal(ur_pd_dealloc(other), 0);
-	if (!permission->allowed)
-		assert_event(&b, IBV_EVENT_QP_ACCESS_ERR);
+	if (permission->status != IBV_WC_SUCCESS)
+		assert_event(&b, permission->status == IBV_WC_REM_ACCESS_ERR
+					 ? IBV_EVENT_QP_ACCESS_ERR
+					 : IBV_EVENT_QP_REQ_ERR);
 	simulation_destroy();
 }
 

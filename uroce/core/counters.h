@@ -47,7 +47,8 @@
 	X(fault_duplicated, "faults: packets sent twice")                    \
 	X(fault_reordered, "faults: packets sent out of order")              \
 	X(fault_corrupted, "faults: packets corrupted")                      \
-	X(fault_delayed, "faults: packets delayed")
+	X(fault_delayed, "faults: packets delayed")                          \
+	X(fault_rx_dropped, "faults: received packets dropped")
 
 #define UR_COUNTER_FIELD(name, text) uint64_t name;
 

@@ -6,7 +6,7 @@
 #include "faults.h"
 
 static const char allowed[] =
-	"allowed are drop, dup, reorder, corrupt (0% to 100%), delay (0ms to 1000ms, or in us) and seed (a number), as in drop=5%,dup=0.1%,delay=2ms,seed=7";
+	"allowed are drop, dup, reorder, corrupt, rx_drop (0% to 100%), delay (0ms to 1000ms, or in us) and seed (a number), as in drop=5%,dup=0.1%,delay=2ms,seed=7";
 
 /* Reads a number; moves *text behind it. */
 static bool read_number(const char **text, uint64_t *number)
@@ -89,6 +89,8 @@ static bool read_setting(const char *name, const char *value, struct ur_fault_se
 		return read_chance(value, &settings->reorder);
 	if (strcmp(name, "corrupt") == 0)
 		return read_chance(value, &settings->corrupt);
+	if (strcmp(name, "rx_drop") == 0)
+		return read_chance(value, &settings->rx_drop);
 	if (strcmp(name, "delay") == 0)
 		return read_delay(value, &settings->delay);
 	if (strcmp(name, "seed") == 0)

@@ -1,6 +1,5 @@
 #include "faults.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,8 @@ struct ur_faults {
 	struct ur_counters *counters;
 	ur_faults_emit_fn emit;
 	void *user_data;
-	uint64_t state; /* of the generator */
+	uint64_t state; /* of the generator for what goes out */
+	uint64_t rx_state;
 
 	bool holds; /* one that is to go behind the next */
 	struct waiting held;
@@ -40,7 +40,8 @@ struct ur_faults *ur_faults_create(const struct ur_fault_settings *settings,
 				      .counters = counters,
 				      .emit = emit,
 				      .user_data = user_data,
-				      .state = settings->seed };
+				      .state = settings->seed,
+				      .rx_state = settings->seed };
 	return faults;
 }
 
@@ -50,18 +51,18 @@ void ur_faults_free(struct ur_faults *faults)
 }
 
 /* A counter, its bits well mixed. */
-static uint64_t next_random(struct ur_faults *faults)
+static uint64_t next_random(uint64_t *state)
 {
-	uint64_t mixed = faults->state += UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t mixed = *state += UINT64_C(0x9e3779b97f4a7c15);
 
 	mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
 	return mixed ^ mixed >> 31;
 }
 
-static bool happens(struct ur_faults *faults, uint32_t chance)
+static bool happens(uint64_t *state, uint32_t chance)
 {
-	return next_random(faults) % UR_FAULTS_ALWAYS < chance;
+	return next_random(state) % UR_FAULTS_ALWAYS < chance;
 }
 
 static void copy_into(struct waiting *waiting, const struct ur_copy *copy, uint64_t due)
@@ -103,11 +104,11 @@ static void flip_bit(struct ur_copy *copy, uint64_t random)
 void ur_faults_take(struct ur_faults *faults, struct ur_copy *copy, uint64_t now)
 {
 	/* Each packet takes as many random numbers, so that one fault's chance changes no other. */
-	bool drop = happens(faults, faults->settings.drop);
-	bool dup = happens(faults, faults->settings.dup);
-	bool reorder = happens(faults, faults->settings.reorder);
-	bool corrupt = happens(faults, faults->settings.corrupt);
-	uint64_t bit = next_random(faults);
+	bool drop = happens(&faults->state, faults->settings.drop);
+	bool dup = happens(&faults->state, faults->settings.dup);
+	bool reorder = happens(&faults->state, faults->settings.reorder);
+	bool corrupt = happens(&faults->state, faults->settings.corrupt);
+	uint64_t bit = next_random(&faults->state);
 
 	if (drop) {
 		faults->counters->fault_dropped++;
@@ -131,6 +132,15 @@ void ur_faults_take(struct ur_faults *faults, struct ur_copy *copy, uint64_t now
 		faults->counters->fault_reordered++;
 		release_held(faults, now);
 	}
+}
+
+bool ur_faults_lose(struct ur_faults *faults)
+{
+	/* Numbers of their own, so that what comes changes nothing for what goes out. */
+	bool lost = happens(&faults->rx_state, faults->settings.rx_drop);
+
+	faults->counters->fault_rx_dropped += lost;
+	return lost;
 }
 
 uint64_t ur_faults_deadline(const struct ur_faults *faults)

@@ -9,11 +9,13 @@
  *   reorder  it is sent behind the next one, but not later than 1 ms
  *   corrupt  one bit of it is wrong
  *   delay    all packets arrive that much later, in order
+ *   rx_drop  a packet that has come is lost, as if it had not
  *   seed     of the generator of random numbers; default 0
  */
 #ifndef UR_FAULTS_H
 #define UR_FAULTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../core/counters.h"
@@ -27,6 +29,7 @@ struct ur_fault_settings {
 	uint32_t dup;
 	uint32_t reorder;
 	uint32_t corrupt;
+	uint32_t rx_drop;
 	uint64_t delay; /* ns */
 	uint64_t seed;
 };
@@ -54,6 +57,9 @@ void ur_faults_free(struct ur_faults *faults);
 
 /* Takes a packet. May change it. now: CLOCK_MONOTONIC, ns. */
 void ur_faults_take(struct ur_faults *faults, struct ur_copy *copy, uint64_t now);
+
+/* Whether a packet that has come is to be lost, and counts it. */
+bool ur_faults_lose(struct ur_faults *faults);
 
 /* When the next of those that wait is due; UINT64_MAX: none waits. */
 uint64_t ur_faults_deadline(const struct ur_faults *faults);

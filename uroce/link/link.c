@@ -151,6 +151,7 @@ static int open_faults(struct ur_link *link, struct ur_counters *counters)
 	if (!link->faults)
 		return ENOMEM;
 	ur_batch_set_faults(&link->batch, link->faults);
+	link->receiver.faults = link->faults;
 	return 0;
 }
 

@@ -99,6 +99,12 @@ static bool has_right_icrc(struct ur_delivery *delivery, const uint8_t *data, si
 	return false;
 }
 
+/* Behind the capture: on the wire it was. */
+static bool is_lost(const struct ur_receiver *receiver)
+{
+	return receiver->faults && ur_faults_lose(receiver->faults);
+}
+
 /* ip_id: in, the one to expect; out, the one it had. */
 static void handle_packet(struct ur_delivery *delivery, const uint8_t *data, size_t length,
 			  uint16_t *ip_id)
@@ -109,7 +115,8 @@ static void handle_packet(struct ur_delivery *delivery, const uint8_t *data, siz
 	capture(delivery, &delivery->flow, *ip_id, data, length);
 	delivery->data = data;
 	delivery->length = length;
-	if (!valid || !take_apart(delivery->receiver, data, length, &packet))
+	if (!valid || is_lost(delivery->receiver) ||
+	    !take_apart(delivery->receiver, data, length, &packet))
 		return;
 	if (is_ours(delivery->receiver, packet.dest_qpn))
 		delivery->receive(delivery->user_data, &packet, &delivery->from);
@@ -235,6 +242,7 @@ void ur_receiver_init(struct ur_receiver *receiver, uint8_t number, struct ur_co
 {
 	receiver->counters = counters;
 	receiver->pcap = pcap;
+	receiver->faults = NULL;
 	receiver->number = number;
 	receiver->expected_id = 0;
 	receiver->wanted = 1;

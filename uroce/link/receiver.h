@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "../core/counters.h"
+#include "faults.h"
 #include "link.h"
 #include "pcap.h"
 #include "socket.h"
@@ -26,10 +27,11 @@ struct ur_delivery;
 
 struct ur_receiver {
 	struct ur_counters *counters;
-	struct ur_pcap *pcap; /* NULL: none */
-	uint8_t number;       /* of this process */
-	uint16_t expected_id; /* identification of the next datagram's first packet */
-	unsigned wanted;      /* buffers to offer to the system */
+	struct ur_pcap *pcap;     /* NULL: none */
+	struct ur_faults *faults; /* NULL: none */
+	uint8_t number;           /* of this process */
+	uint16_t expected_id;     /* identification of the next datagram's first packet */
+	unsigned wanted;          /* buffers to offer to the system */
 	/* What receive is being called for. */
 	const struct ur_delivery *delivery;
 

@@ -57,9 +57,10 @@ static void test_limits_of_settings_are_allowed(void **state)
 	(void)state;
 	assert_int_equal(
 		ur_fault_settings_parse(
-			"drop=0%,dup=100.0%,corrupt=0.0000001%,delay=1000ms,seed=18446744073709551615",
+			"drop=0%,dup=100.0%,corrupt=0.0000001%,rx_drop=2%,delay=1000ms,seed=18446744073709551615",
 			&settings),
 		0);
+	assert_int_equal(settings.rx_drop, 20000000);
 	assert_int_equal(settings.dup, 1000000000);
 	assert_int_equal(settings.corrupt, 1);
 	assert_int_equal(settings.delay, 1000 * MS);
@@ -415,6 +416,30 @@ static void test_corrupted_packets_are_refused_for_their_icrc(void **state)
 	assert_near(500 - arrived, 100);
 }
 
+static void test_a_link_loses_packets_that_come(void **state)
+{
+	struct node *a = node_open(), *b;
+	struct ur_path path;
+
+	(void)state;
+	setenv("UROCE_FAULTS", "rx_drop=10%,seed=3", 1);
+	b = node_open();
+	unsetenv("UROCE_FAULTS");
+	path = path_to(b, IPV4_GID);
+	for (uint32_t i = 0; i < 1000; i++)
+		node_send(a, &path, qpn_of(b, 5), i, 1024);
+	node_flush(a);
+	while (b->counters.rx_packets < 1000)
+		node_receive(b);
+	assert_near(b->counters.fault_rx_dropped, 100);
+	assert_int_equal(b->count, 1000 - b->counters.fault_rx_dropped);
+	/* And nothing else is wrong. */
+	assert_int_equal(b->counters.rx_bad_icrc, 0);
+	assert_int_equal(b->counters.fault_dropped, 0);
+	node_close(b);
+	node_close(a);
+}
+
 static void test_a_link_sends_delayed_packets_when_its_timer_runs(void **state)
 {
 	struct node *a, *b;
@@ -478,6 +503,7 @@ int main(void)
 		cmocka_unit_test(test_the_same_seed_gives_the_same_faults_another_one_others),
 		cmocka_unit_test(test_a_link_loses_the_same_packets_each_time),
 		cmocka_unit_test(test_corrupted_packets_are_refused_for_their_icrc),
+		cmocka_unit_test(test_a_link_loses_packets_that_come),
 		cmocka_unit_test(test_a_link_sends_delayed_packets_when_its_timer_runs),
 		cmocka_unit_test(test_a_link_does_not_open_with_settings_that_are_not_understood),
 	};

@@ -63,6 +63,7 @@ OTHER(struct ibv_mr *, ibv_reg_dmabuf_mr, PD, uint64_t offset, size_t length, ui
       int access)
 OTHER(int, ibv_rereg_mr, struct ibv_mr *mr, int flags, PD, void *addr, size_t length, int access)
 OTHER(int, ibv_dereg_mr, struct ibv_mr *mr)
+OTHER(struct ibv_context *, ibv_import_device, int cmd_fd)
 OTHER(struct ibv_pd *, ibv_import_pd, CONTEXT, uint32_t handle)
 OTHER(void, ibv_unimport_pd, PD)
 OTHER(struct ibv_mr *, ibv_import_mr, PD, uint32_t handle)

@@ -161,6 +161,8 @@ static void test_what_is_not_ours_goes_to_the_next_library(void **state)
 	assert_passed_on(ibv_reg_dmabuf_mr, &pd, 0, 0, 0, 0, 0);
 	assert_passed_on(ibv_rereg_mr, &mr, 0, NULL, NULL, 0, 0);
 	assert_passed_on(ibv_dereg_mr, &mr);
+	assert_passed_on(ibv_import_device, -1);
+	assert_passed_on(ibv_import_device, STDIN_FILENO);
 	assert_passed_on(ibv_import_pd, &context, 0);
 	assert_passed_on(ibv_unimport_pd, &pd);
 	assert_passed_on(ibv_import_mr, &pd, 0);
@@ -361,7 +363,6 @@ static void test_what_is_not_there_is_refused(void **state)
 	struct ibv_cq *cq = ibv_create_cq(on.context, 1, NULL, NULL, 0);
 	struct ibv_qp_init_attr qp_attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC };
 	struct ibv_qp *qp = ibv_create_qp(pd, &qp_attr);
-	struct ibv_parent_domain_init_attr domain = { .pd = pd };
 	struct ibv_xrcd xrcd = { .context = on.context };
 	struct ibv_modify_cq_attr moderation = { 0 };
 	struct ibv_sge sge = { 0 };
@@ -374,8 +375,6 @@ static void test_what_is_not_there_is_refused(void **state)
 		assert_null(call);                   \
 		assert_int_equal(errno, EOPNOTSUPP); \
 	} while (0)
-	assert_refused(ibv_alloc_td(on.context, &(struct ibv_td_init_attr){ 0 }));
-	assert_refused(ibv_alloc_parent_domain(on.context, &domain));
 	assert_refused(ibv_open_xrcd(on.context, &(struct ibv_xrcd_init_attr){ 0 }));
 	assert_refused(ibv_create_flow(qp, &(struct ibv_flow_attr){ 0 }));
 	assert_refused(ibv_alloc_dm(on.context, &(struct ibv_alloc_dm_attr){ 0 }));
@@ -384,8 +383,6 @@ static void test_what_is_not_there_is_refused(void **state)
 	assert_refused(ibv_create_counters(on.context, &(struct ibv_counters_init_attr){ 0 }));
 	assert_refused(ibv_open_qp(on.context, &(struct ibv_qp_open_attr){ 0 }));
 	assert_refused(ibv_reg_dmabuf_mr(pd, 0, 1, 0, 0, 0));
-	assert_refused(ibv_import_pd(on.context, 0));
-	assert_refused(ibv_import_mr(pd, 0));
 	assert_refused(ibv_import_dm(on.context, 0));
 
 	assert_int_equal(ibv_close_xrcd(&xrcd), EOPNOTSUPP);
@@ -439,6 +436,88 @@ static void test_memory_is_registered_in_each_way(void **state)
 	assert_null(ibv_reg_mr_iova(pd, memory[0], 1, UINT64_MAX, 0));
 	assert_int_equal(errno, EINVAL);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+static void test_a_parent_domain_is_used_as_a_domain(void **state)
+{
+	struct ibv_td *td = ibv_alloc_td(on.context, &(struct ibv_td_init_attr){ 0 });
+	struct ibv_parent_domain_init_attr attr = { .pd = ibv_alloc_pd(on.context), .td = td };
+	struct ibv_pd *parent = ibv_alloc_parent_domain(on.context, &attr);
+	struct ibv_cq *cq = ibv_create_cq(on.context, 1, NULL, NULL, 0);
+	struct ibv_qp_init_attr qp_attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC };
+	struct ibv_qp *qp = ibv_create_qp(parent, &qp_attr);
+	struct ibv_mr *mr = ibv_reg_mr(parent, memory[0], 100, 0);
+
+	(void)state;
+	assert_ptr_equal(qp->pd, parent);
+	assert_ptr_equal(mr->pd, parent);
+	assert_int_equal(ibv_dealloc_pd(parent), EBUSY);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_dealloc_td(td), EBUSY);
+	assert_int_equal(ibv_dealloc_pd(parent), 0);
+	assert_int_equal(ibv_dealloc_pd(attr.pd), EBUSY);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_int_equal(ibv_dealloc_pd(attr.pd), 0);
+	assert_int_equal(ibv_dealloc_td(td), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_string_equal(other_verbs_called(), "");
+}
+
+static void test_a_device_is_imported_with_its_domains_and_regions(void **state)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(on.context), *imported_pd;
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory[0], 100, IBV_ACCESS_LOCAL_WRITE), *imported_mr;
+	struct ibv_context *context = ibv_import_device(dup(on.context->cmd_fd));
+	struct ibv_qp_init_attr qp_attr = { .qp_type = IBV_QPT_RC };
+	struct ibv_qp *qp;
+
+	(void)state;
+	assert_non_null(context);
+	assert_ptr_not_equal(context, on.context);
+	assert_ptr_equal(context->device, on.context->device);
+	imported_pd = ibv_import_pd(context, pd->handle);
+	assert_ptr_equal(imported_pd->context, context);
+	imported_mr = ibv_import_mr(imported_pd, mr->handle);
+	assert_ptr_equal(imported_mr->context, context);
+	assert_ptr_equal(imported_mr->pd, imported_pd);
+	assert_null(imported_mr->addr);
+	assert_int_equal(imported_mr->length, 100);
+	assert_int_equal(imported_mr->lkey, mr->lkey);
+	assert_int_equal(imported_mr->rkey, mr->rkey);
+	assert_int_equal(ibv_dereg_mr(imported_mr), EINVAL);
+	assert_int_equal(ibv_rereg_mr(imported_mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0),
+			 IBV_REREG_MR_ERR_INPUT);
+	errno = 0;
+	assert_null(ibv_import_mr(imported_pd, mr->handle + 1));
+	assert_int_equal(errno, EINVAL);
+
+	qp_attr.send_cq = qp_attr.recv_cq = ibv_create_cq(context, 1, NULL, NULL, 0);
+	qp = ibv_create_qp(imported_pd, &qp_attr);
+	assert_non_null(qp);
+	ibv_unimport_mr(mr); /* it is none */
+	ibv_unimport_pd(pd);
+	ibv_unimport_mr(imported_mr);
+	ibv_unimport_pd(imported_pd);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), EBUSY);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+	assert_int_equal(ibv_destroy_cq(qp_attr.send_cq), 0);
+	assert_int_equal(ibv_close_device(context), 0);
+	assert_string_equal(other_verbs_called(), "");
+}
+
+static void test_a_device_of_another_process_is_not_imported(void **state)
+{
+	int status;
+	pid_t child = fork();
+
+	(void)state;
+	if (child == 0)
+		_exit(ibv_import_device(on.context->cmd_fd) ? 0 : errno);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), EOPNOTSUPP);
 }
 
 static void test_shared_receive_queues_of_the_basic_type_are_made(void **state)
@@ -740,6 +819,9 @@ int main(void)
 		api_test(test_files_of_our_devices_do_not_exist),
 		api_test(test_what_is_not_there_is_refused),
 		api_test(test_memory_is_registered_in_each_way),
+		api_test(test_a_parent_domain_is_used_as_a_domain),
+		api_test(test_a_device_is_imported_with_its_domains_and_regions),
+		api_test(test_a_device_of_another_process_is_not_imported),
 		api_test(test_shared_receive_queues_of_the_basic_type_are_made),
 		api_test(test_a_queue_pair_is_extended_if_it_was_made_so),
 		api_test(test_a_program_that_sleeps_is_told_of_a_completion),

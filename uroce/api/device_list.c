@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/command_fd.h"
 #include "../core/context.h"
 #include "../core/log.h"
 #include "api.h"
@@ -119,6 +120,16 @@ UR_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	if (!ur_is_ours(device))
 		return UR_FORWARD(NULL, ibv_open_device, device);
 	context = ur_context_open(ur_device_of(device));
+	return context ? &context->verbs.context : NULL;
+}
+
+UR_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	struct ur_context *context;
+
+	if (!ur_command_fd_is_ours(cmd_fd))
+		return UR_FORWARD(NULL, ibv_import_device, cmd_fd);
+	context = ur_context_import(cmd_fd);
 	return context ? &context->verbs.context : NULL;
 }
 

@@ -28,6 +28,44 @@ UR_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	return ur_pd_dealloc((struct ur_pd *)pd);
 }
 
+UR_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
+{
+	struct ur_pd *pd;
+
+	if (!ur_has_ours(context))
+		return UR_FORWARD(NULL, ibv_import_pd, context, handle);
+	pd = ur_pd_import(ur_context_of(context), handle);
+	return pd ? &pd->verbs : NULL;
+}
+
+UR_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	if (!ur_has_ours(pd->context))
+		UR_FORWARD_VOID(ibv_unimport_pd, pd);
+	else if (((struct ur_pd *)pd)->imported)
+		ur_pd_dealloc((struct ur_pd *)pd);
+}
+
+struct ibv_td *ur_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+	struct ur_td *td = ur_td_alloc(ur_context_of(context), attr);
+
+	return td ? &td->verbs : NULL;
+}
+
+int ur_dealloc_td(struct ibv_td *td)
+{
+	return ur_td_dealloc((struct ur_td *)td);
+}
+
+struct ibv_pd *ur_alloc_parent_domain(struct ibv_context *context,
+				      struct ibv_parent_domain_init_attr *attr)
+{
+	struct ur_pd *pd = ur_parent_domain_alloc(ur_context_of(context), attr);
+
+	return pd ? &pd->verbs : NULL;
+}
+
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			     unsigned access)
 {
@@ -84,6 +122,24 @@ UR_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	if (!ur_has_ours(mr->context))
 		return UR_FORWARD(ENOSYS, ibv_dereg_mr, mr);
 	return ur_mr_deregister((struct ur_mr *)mr);
+}
+
+UR_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	struct ur_mr *mr;
+
+	if (!ur_has_ours(pd->context))
+		return UR_FORWARD(NULL, ibv_import_mr, pd, handle);
+	mr = ur_mr_import((struct ur_pd *)pd, handle);
+	return mr ? &mr->verbs : NULL;
+}
+
+UR_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
+{
+	if (!ur_has_ours(mr->context))
+		UR_FORWARD_VOID(ibv_unimport_mr, mr);
+	else
+		ur_mr_unimport((struct ur_mr *)mr);
 }
 
 /* ---- Windows ---- */

@@ -25,6 +25,9 @@ void ur_context_set_ops(struct verbs_context *verbs)
 	verbs->get_srq_num = ur_get_srq_num;
 	verbs->create_srq_ex = ur_create_srq_ex;
 	verbs->close_xrcd = close_xrcd;
+	verbs->alloc_td = ur_alloc_td;
+	verbs->dealloc_td = ur_dealloc_td;
+	verbs->alloc_parent_domain = ur_alloc_parent_domain;
 
 	verbs->context.ops._compat_query_device = ur_query_device;
 	verbs->context.ops._compat_query_port = ur_query_old_port;

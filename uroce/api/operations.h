@@ -13,6 +13,10 @@ struct ibv_srq *ur_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 struct ibv_mw *ur_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int ur_dealloc_mw(struct ibv_mw *mw);
 int ur_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+struct ibv_td *ur_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int ur_dealloc_td(struct ibv_td *td);
+struct ibv_pd *ur_alloc_parent_domain(struct ibv_context *context,
+				      struct ibv_parent_domain_init_attr *attr);
 int ur_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 
 #endif

@@ -24,32 +24,6 @@ UR_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, s
 	return refuse_object();
 }
 
-UR_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
-{
-	if (!ur_has_ours(context))
-		return UR_FORWARD(NULL, ibv_import_pd, context, handle);
-	return refuse_object();
-}
-
-UR_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
-{
-	if (!ur_has_ours(pd->context))
-		UR_FORWARD_VOID(ibv_unimport_pd, pd);
-}
-
-UR_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-	if (!ur_has_ours(pd->context))
-		return UR_FORWARD(NULL, ibv_import_mr, pd, handle);
-	return refuse_object();
-}
-
-UR_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
-{
-	if (!ur_has_ours(mr->context))
-		UR_FORWARD_VOID(ibv_unimport_mr, mr);
-}
-
 UR_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
 	if (!ur_has_ours(context))

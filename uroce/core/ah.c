@@ -28,9 +28,9 @@ struct ur_ah *ur_ah_create(struct ur_pd *pd, const struct ibv_ah_attr *attr)
 		goto err_ah;
 	ah->verbs.context = pd->verbs.context;
 	ah->verbs.pd = &pd->verbs;
-	ah->pd = pd;
+	ah->pd = ur_pd_protection(pd);
 	ah->is_own = find_gid(pd->context->device, &attr->grh.dgid, &index);
-	atomic_fetch_add(&pd->objects, 1);
+	atomic_fetch_add(&ah->pd->objects, 1);
 	return ah;
 
 err_ah:

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "command_fd.h"
 #include "cq.h"
 #include "event_fd.h"
 #include "log.h"
 #include "qp.h"
 #include "srq.h"
 
-static void set_up(struct ur_context *context, struct ur_device *device)
+static void set_up(struct ur_context *context, struct ur_device *device, int cmd_fd)
 {
 	struct ibv_context *verbs = &context->verbs.context;
 
@@ -19,7 +20,7 @@ static void set_up(struct ur_context *context, struct ur_device *device)
 	pthread_cond_init(&context->acknowledged, NULL);
 	context->verbs.sz = sizeof(context->verbs);
 	verbs->device = &device->verbs;
-	verbs->cmd_fd = -1;
+	verbs->cmd_fd = cmd_fd;
 	verbs->num_comp_vectors = 1;
 	verbs->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	pthread_mutex_init(&verbs->mutex, NULL);
@@ -34,14 +35,15 @@ static void free_context(struct ur_context *context)
 	free(context);
 }
 
-struct ur_context *ur_context_open(struct ur_device *device)
+/* The context takes cmd_fd over, unless it fails. */
+static struct ur_context *open_with(struct ur_device *device, int cmd_fd)
 {
 	struct ur_context *context = calloc(1, sizeof(*context));
 	int error;
 
 	if (!context)
 		return NULL;
-	set_up(context, device);
+	set_up(context, device, cmd_fd);
 	context->verbs.context.async_fd = ur_event_fd_open();
 	if (context->verbs.context.async_fd < 0) {
 		error = errno;
@@ -60,12 +62,37 @@ err_context:
 	return NULL;
 }
 
+struct ur_context *ur_context_open(struct ur_device *device)
+{
+	int cmd_fd = ur_command_fd_open(device->if_name);
+	struct ur_context *context = cmd_fd < 0 ? NULL : open_with(device, cmd_fd);
+	int error = errno;
+
+	if (!context && cmd_fd >= 0)
+		close(cmd_fd);
+	errno = error;
+	return context;
+}
+
+struct ur_context *ur_context_import(int cmd_fd)
+{
+	char if_name[IFNAMSIZ];
+	int error = ur_command_fd_read(cmd_fd, if_name, sizeof(if_name));
+	struct ur_device *device = error ? NULL : ur_devices_find_open(if_name);
+
+	if (device)
+		return open_with(device, cmd_fd);
+	errno = error ? error : ENODEV;
+	return NULL;
+}
+
 int ur_context_close(struct ur_context *context)
 {
 	if (atomic_load(&context->objects) > 0)
 		return EBUSY;
 	ur_device_put(context->device);
 	close(context->verbs.context.async_fd);
+	close(context->verbs.context.cmd_fd);
 	free_context(context);
 	return 0;
 }

@@ -6,6 +6,7 @@
 
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "device.h"
 
@@ -41,6 +42,12 @@ void ur_context_set_ops(struct verbs_context *verbs);
 
 /* NULL and errno on failure. */
 struct ur_context *ur_context_open(struct ur_device *device);
+/*
+ * ibv_import_device: another context of the device that cmd_fd, a duplicate of an open context's, is of. It
+ * owns the descriptor then. NULL and errno: EOPNOTSUPP (of another process), ENODEV (it is not open any
+ * more), and as above.
+ */
+struct ur_context *ur_context_import(int cmd_fd);
 /* Returns 0, or EBUSY while objects are left. */
 int ur_context_close(struct ur_context *context);
 /*

@@ -5,6 +5,7 @@
 
 #include "clock.h"
 #include "engine.h"
+#include "pd.h"
 
 /* What it really gets: a power of two. */
 static uint32_t round_up(int cqe)
@@ -50,8 +51,13 @@ static void free_cq(struct ur_cq *cq)
 	pthread_mutex_destroy(&cq->lock);
 	pthread_cond_destroy(&cq->verbs.cond);
 	pthread_mutex_destroy(&cq->verbs.mutex);
-	free(cq->ring);
+	ur_block_free(&cq->block);
 	free(cq);
+}
+
+static int allocate_ring(const struct ur_cq *cq, uint32_t capacity, struct ur_block *block)
+{
+	return ur_block_init(block, cq->owner, UR_BLOCK_CQ, capacity * sizeof(*cq->ring));
 }
 
 struct ur_cq *ur_cq_create(struct ur_context *context, int cqe, void *cq_context,
@@ -70,13 +76,15 @@ struct ur_cq *ur_cq_create(struct ur_context *context, int cqe, void *cq_context
 	if (!cq)
 		goto err_nothing;
 	cq->capacity = round_up(cqe);
-	cq->ring = calloc(cq->capacity, sizeof(*cq->ring));
 	set_up(cq, context, cq_context, channel);
-	if (!cq->ring)
-		goto err_cq;
 	error = extended ? ur_cq_extend(cq, extended) : 0;
+	if (!error)
+		error = allocate_ring(cq, cq->capacity, &cq->block);
 	if (error)
 		goto err_cq;
+	cq->ring = cq->block.memory;
+	if (cq->owner)
+		atomic_fetch_add(&cq->owner->objects, 1);
 	atomic_fetch_add(&context->objects, 1);
 	if (channel)
 		atomic_fetch_add(&channel->queues, 1);
@@ -99,6 +107,8 @@ static void wait_for_acknowledgements(struct ur_cq *cq)
 
 int ur_cq_destroy(struct ur_cq *cq)
 {
+	struct ur_pd *owner;
+
 	if (atomic_load(&cq->objects) > 0)
 		return EBUSY;
 	if (cq->channel) {
@@ -108,7 +118,10 @@ int ur_cq_destroy(struct ur_cq *cq)
 	}
 	ur_async_withdraw(cq->context, &cq->error_event);
 	atomic_fetch_sub(&cq->context->objects, 1);
+	owner = cq->owner;
 	free_cq(cq);
+	if (owner)
+		atomic_fetch_sub(&owner->objects, 1);
 	return 0;
 }
 
@@ -120,39 +133,40 @@ void ur_cq_acknowledge(struct ur_cq *cq, unsigned events)
 	pthread_mutex_unlock(&cq->verbs.mutex);
 }
 
-/* Lock held. Moves what is there into a ring that has room for it, and returns the old one. */
-static struct ur_cqe *change_ring(struct ur_cq *cq, struct ur_cqe *ring, uint32_t capacity)
+/* Lock held. Moves what is there into a block that has room for it, and exchanges the two. */
+static void change_ring(struct ur_cq *cq, struct ur_block *block, uint32_t capacity)
 {
-	struct ur_cqe *old = cq->ring;
+	struct ur_block old = cq->block;
+	struct ur_cqe *ring = block->memory;
 
 	for (uint32_t i = 0; i < cq->count; i++)
 		ring[i] = *entry(cq, i);
+	cq->block = *block;
+	*block = old;
 	cq->ring = ring;
 	cq->capacity = capacity;
 	cq->head = 0;
 	cq->verbs.cqe = (int)capacity;
-	return old;
 }
 
 int ur_cq_resize(struct ur_cq *cq, int cqe)
 {
+	struct ur_block block;
 	uint32_t capacity;
-	struct ur_cqe *ring;
 	int error = 0;
 
 	if (!is_size_valid(cqe))
 		return EINVAL;
 	capacity = round_up(cqe);
-	ring = calloc(capacity, sizeof(*ring));
-	if (!ring)
+	if (allocate_ring(cq, capacity, &block) != 0)
 		return ENOMEM;
 	pthread_mutex_lock(&cq->lock);
 	if ((uint32_t)cqe < cq->count)
 		error = EINVAL;
 	else
-		ring = change_ring(cq, ring, capacity);
+		change_ring(cq, &block, capacity);
 	pthread_mutex_unlock(&cq->lock);
-	free(ring);
+	ur_block_free(&block);
 	return error;
 }
 

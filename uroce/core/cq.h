@@ -5,6 +5,7 @@
 #ifndef UR_CQ_H
 #define UR_CQ_H
 
+#include "block.h"
 #include "channel.h"
 
 /* What verbs report of one completion, and when it was. */
@@ -23,11 +24,13 @@ struct ur_cq {
 	};
 	struct ur_context *context;
 	struct ur_channel *channel; /* NULL: none */
+	struct ur_pd *owner;        /* a parent domain that its memory may be from, or NULL */
 	atomic_uint objects;        /* queue pairs and shared receive queues that complete to it */
 	bool timestamps;
 
 	pthread_mutex_t lock;
-	struct ur_cqe *ring; /* capacity entries */
+	struct ur_block block;
+	struct ur_cqe *ring; /* capacity entries, in the block */
 	uint32_t capacity;
 	uint32_t head;
 	uint32_t count;

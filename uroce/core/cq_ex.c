@@ -6,6 +6,7 @@
 
 #include "cq.h"
 #include "engine.h"
+#include "pd.h"
 
 #define TIMESTAMP_FLAGS \
 	(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
@@ -117,24 +118,32 @@ static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *verbs)
 	return cq_of(verbs)->current.wallclock;
 }
 
-static int check(const struct ibv_cq_init_attr_ex *attr)
+static int check(const struct ur_cq *cq, const struct ibv_cq_init_attr_ex *attr)
 {
-	if (attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS ||
+	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+
+	if (attr->comp_mask & ~known ||
 	    attr->wc_flags & ~(uint64_t)(IBV_WC_STANDARD_FLAGS | TIMESTAMP_FLAGS))
 		return EOPNOTSUPP;
 	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS &&
 	    attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
 		return EOPNOTSUPP;
-	return 0;
+	return attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD &&
+			       (!attr->parent_domain ||
+				attr->parent_domain->context != cq->verbs.context)
+		       ? EINVAL
+		       : 0;
 }
 
 int ur_cq_extend(struct ur_cq *cq, const struct ibv_cq_init_attr_ex *attr)
 {
 	struct ibv_cq_ex *verbs = &cq->verbs_ex;
-	int error = check(attr);
+	int error = check(cq, attr);
 
 	if (error)
 		return error;
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD)
+		cq->owner = ur_pd_owner((struct ur_pd *)attr->parent_domain);
 	cq->timestamps = attr->wc_flags & TIMESTAMP_FLAGS;
 	verbs->start_poll = start_poll;
 	verbs->next_poll = next_poll;

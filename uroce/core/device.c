@@ -313,6 +313,18 @@ struct ur_device *ur_devices_find(const union ibv_gid *gid, unsigned if_index)
 	return found;
 }
 
+struct ur_device *ur_devices_find_open(const char *if_name)
+{
+	struct ur_device *found;
+
+	lock_table();
+	found = find(if_name);
+	if (found && found->contexts == 0)
+		found = NULL;
+	unlock_table();
+	return found;
+}
+
 /* Table's lock held. */
 static int start(struct ur_device *device)
 {

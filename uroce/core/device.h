@@ -51,6 +51,7 @@ struct ur_device {
 	struct ur_link *link;
 	struct ur_engine *engine;
 	struct ur_key_table keys;
+	struct ur_pd *pds; /* so that they can be imported */
 	struct ur_qp_table qps;
 	struct ur_counters counters;
 };
@@ -66,6 +67,9 @@ int ur_devices_scan(struct ur_device ***devices, unsigned *count);
  * any). NULL: none.
  */
 struct ur_device *ur_devices_find(const union ibv_gid *gid, unsigned if_index);
+
+/* The device of an interface, if a context is open on it; NULL: none. */
+struct ur_device *ur_devices_find_open(const char *if_name);
 
 /* Whether a device is one of ours. */
 bool ur_is_ours(const struct ibv_device *device);

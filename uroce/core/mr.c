@@ -1,7 +1,6 @@
 #include "mr.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -143,13 +142,13 @@ struct ur_mr *ur_mr_register(struct ur_pd *pd, void *addr, size_t length, uint64
 	mr->verbs.pd = &pd->verbs;
 	mr->verbs.addr = addr;
 	mr->verbs.length = length;
-	mr->pd = pd;
+	mr->pd = ur_pd_protection(pd);
 	mr->iova = iova;
 	mr->access = access;
 	error = add(pd->context->device, mr);
 	if (error)
 		goto err_mr;
-	atomic_fetch_add(&pd->objects, 1);
+	atomic_fetch_add(&mr->pd->objects, 1);
 	return mr;
 
 err_mr:
@@ -169,7 +168,7 @@ static int describe(const struct ur_mr *mr, int flags, struct ur_pd *pd, void *a
 	if (flags & IBV_REREG_MR_CHANGE_PD) {
 		if (!pd || pd->verbs.context != mr->verbs.context)
 			return EINVAL;
-		changed->pd = pd;
+		changed->pd = ur_pd_protection(pd);
 		changed->verbs.pd = &pd->verbs;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
@@ -211,7 +210,7 @@ int ur_mr_reregister(struct ur_mr *mr, int flags, struct ur_pd *pd, void *addr, 
 	struct ur_mr changed;
 	int error = EINVAL;
 
-	if (are_flags_valid(flags, access))
+	if (are_flags_valid(flags, access) && !mr->imported)
 		error = describe(mr, flags, pd, addr, length, access, &changed);
 	if (!error)
 		error = replace(mr, &changed);
@@ -229,6 +228,8 @@ int ur_mr_deregister(struct ur_mr *mr)
 	struct ur_device *device = mr->pd->context->device;
 	bool busy;
 
+	if (mr->imported)
+		return EINVAL;
 	pthread_mutex_lock(&device->lock);
 	busy = mr->windows > 0;
 	if (!busy)
@@ -239,6 +240,50 @@ int ur_mr_deregister(struct ur_mr *mr)
 	atomic_fetch_sub(&mr->pd->objects, 1);
 	free(mr);
 	return 0;
+}
+
+/* ---- Imported handles ---- */
+
+/* What a program sees of the region with that number; false: there is none in the protection domain. */
+static bool look_up(struct ur_device *device, const struct ur_pd *pd, uint32_t handle,
+		    struct ibv_mr *verbs)
+{
+	const struct ur_key_table *keys = &device->keys;
+	const struct ur_mr *mr;
+	bool found;
+
+	pthread_mutex_lock(&device->lock);
+	mr = handle < keys->capacity ? keys->places[handle].mr : NULL;
+	found = mr && mr->pd == pd;
+	if (found)
+		*verbs = mr->verbs;
+	pthread_mutex_unlock(&device->lock);
+	return found;
+}
+
+struct ur_mr *ur_mr_import(struct ur_pd *pd, uint32_t handle)
+{
+	struct ur_mr *mr = calloc(1, sizeof(*mr));
+
+	if (!mr)
+		return NULL;
+	mr->pd = ur_pd_protection(pd);
+	mr->imported = true;
+	if (!look_up(pd->context->device, mr->pd, handle, &mr->verbs)) {
+		free(mr);
+		errno = EINVAL;
+		return NULL;
+	}
+	mr->verbs.context = pd->verbs.context;
+	mr->verbs.pd = &pd->verbs;
+	mr->verbs.addr = NULL; /* as verbs have it */
+	return mr;
+}
+
+void ur_mr_unimport(struct ur_mr *mr)
+{
+	if (mr->imported)
+		free(mr);
 }
 
 /* ---- Access ---- */

@@ -5,6 +5,7 @@
 #define UR_MR_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@ struct ur_mr {
 	struct ur_pd *pd;
 	uint64_t iova; /* how peers and work requests address the first byte */
 	unsigned access;
+	bool imported;    /* a handle of one that another context has registered */
 	unsigned windows; /* that are bound to it, guarded by the device's lock */
 };
 
@@ -33,7 +35,14 @@ struct ur_mr *ur_mr_register(struct ur_pd *pd, void *addr, size_t length, uint64
  */
 int ur_mr_reregister(struct ur_mr *mr, int flags, struct ur_pd *pd, void *addr, size_t length,
 		     unsigned access);
-/* Returns 0, or EBUSY while windows are bound to it. */
+/*
+ * ibv_import_mr: another handle of the one with that number, in the same protection domain. Its keys are
+ * valid as long as that one is registered. NULL and errno: EINVAL, ENOMEM.
+ */
+struct ur_mr *ur_mr_import(struct ur_pd *pd, uint32_t handle);
+/* Frees such a handle; does nothing to others. */
+void ur_mr_unimport(struct ur_mr *mr);
+/* Returns 0, EBUSY while windows are bound to it, or EINVAL if it is an imported handle. */
 int ur_mr_deregister(struct ur_mr *mr);
 
 /* The region that has this key now; NULL: none. Device's lock held. */

@@ -42,11 +42,11 @@ struct ur_mw *ur_mw_alloc(struct ur_pd *pd, enum ibv_mw_type type)
 	mw->verbs.context = pd->verbs.context;
 	mw->verbs.pd = &pd->verbs;
 	mw->verbs.type = type;
-	mw->pd = pd;
+	mw->pd = ur_pd_protection(pd);
 	error = add(pd->context->device, mw);
 	if (error)
 		goto err_mw;
-	atomic_fetch_add(&pd->objects, 1);
+	atomic_fetch_add(&mw->pd->objects, 1);
 	return mw;
 
 err_mw:

@@ -85,7 +85,8 @@ static void set_up(struct ur_qp *qp, struct ur_context *context,
 
 	qp->context = context;
 	qp->device = context->device;
-	qp->pd = (struct ur_pd *)attr->pd;
+	qp->pd = ur_pd_protection((struct ur_pd *)attr->pd);
+	qp->owner = ur_pd_owner((struct ur_pd *)attr->pd);
 	qp->send_cq = (struct ur_cq *)attr->send_cq;
 	qp->recv_cq = (struct ur_cq *)attr->recv_cq;
 	qp->srq = (struct ur_srq *)attr->srq;
@@ -107,7 +108,7 @@ static void set_up(struct ur_qp *qp, struct ur_context *context,
 static void hold_objects(struct ur_qp *qp)
 {
 	atomic_fetch_add(&qp->context->objects, 1);
-	atomic_fetch_add(&qp->pd->objects, 1);
+	atomic_fetch_add(&qp->owner->objects, 1);
 	atomic_fetch_add(&qp->send_cq->objects, 1);
 	atomic_fetch_add(&qp->recv_cq->objects, 1);
 	if (qp->srq)
@@ -127,10 +128,14 @@ static int choose_number(struct ur_qp *qp)
 	return index ? 0 : ENOMEM;
 }
 
-static void free_qp(struct ur_qp *qp)
+static void free_queues(struct ur_qp *qp)
 {
 	ur_recv_queue_free(&qp->rq);
 	ur_send_queue_free(&qp->sq);
+}
+
+static void free_qp(struct ur_qp *qp)
+{
 	pthread_mutex_destroy(&qp->builder_lock);
 	pthread_cond_destroy(&qp->verbs.cond);
 	pthread_mutex_destroy(&qp->verbs.mutex);
@@ -149,9 +154,10 @@ struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_e
 	if (!qp)
 		goto err_nothing;
 	set_up(qp, context, attr);
-	error = ur_send_queue_init(&qp->sq, &qp->cap);
+	error = ur_send_queue_init(&qp->sq, qp->owner, &qp->cap);
 	if (!error)
-		error = ur_recv_queue_init(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge);
+		error = ur_recv_queue_init(&qp->rq, qp->owner, UR_BLOCK_RECV_QUEUE,
+					   qp->cap.max_recv_wr, qp->cap.max_recv_sge);
 	if (!error && attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		error = ur_qp_set_wr_ops(qp, attr->send_ops_flags);
 	if (!error)
@@ -163,6 +169,7 @@ struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_e
 	return qp;
 
 err_qp:
+	free_queues(qp);
 	free_qp(qp);
 err_nothing:
 	errno = error;
@@ -483,7 +490,7 @@ static void release_objects(struct ur_qp *qp)
 		atomic_fetch_sub(&qp->srq->objects, 1);
 	atomic_fetch_sub(&qp->recv_cq->objects, 1);
 	atomic_fetch_sub(&qp->send_cq->objects, 1);
-	atomic_fetch_sub(&qp->pd->objects, 1);
+	atomic_fetch_sub(&qp->owner->objects, 1);
 	atomic_fetch_sub(&qp->context->objects, 1);
 }
 
@@ -497,6 +504,7 @@ int ur_qp_destroy(struct ur_qp *qp)
 	ur_qp_table_remove(&device->qps, (uint16_t)qp->verbs.qp_num);
 	pthread_mutex_unlock(&device->lock);
 	withdraw_events(qp);
+	free_queues(qp);
 	release_objects(qp);
 	free_qp(qp);
 	return 0;

@@ -19,7 +19,8 @@ struct ur_qp {
 	};
 	struct ur_context *context;
 	struct ur_device *device;
-	struct ur_pd *pd;
+	struct ur_pd *pd;    /* that protects */
+	struct ur_pd *owner; /* that it was made with: memory of its queues may be from it */
 	struct ur_cq *send_cq;
 	struct ur_cq *recv_cq;
 	struct ur_srq *srq; /* NULL: rq holds its receives */

@@ -4,26 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ur_recv_queue_init(struct ur_recv_queue *queue, uint32_t capacity, uint32_t max_sge)
+int ur_recv_queue_init(struct ur_recv_queue *queue, struct ur_pd *pd, enum ur_block_use use,
+		       uint32_t capacity, uint32_t max_sge)
 {
-	size_t sges = (size_t)capacity * max_sge;
+	size_t ids = capacity * sizeof(*queue->wr_ids);
+	size_t sges = (size_t)capacity * max_sge * sizeof(*queue->sges);
+	char *memory;
 
 	*queue = (struct ur_recv_queue){ .capacity = capacity, .max_sge = max_sge };
-	/* One more, since an allocation of nothing may give NULL. */
-	queue->wr_ids = calloc((size_t)capacity + 1, sizeof(*queue->wr_ids));
-	queue->sge_counts = calloc((size_t)capacity + 1, sizeof(*queue->sge_counts));
-	queue->sges = calloc(sges + 1, sizeof(*queue->sges));
-	if (queue->wr_ids && queue->sge_counts && queue->sges)
-		return 0;
-	ur_recv_queue_free(queue);
-	return ENOMEM;
+	if (ur_block_init(&queue->block, pd, use,
+			  ids + sges + capacity * sizeof(*queue->sge_counts)) != 0)
+		return ENOMEM;
+	memory = queue->block.memory;
+	queue->wr_ids = (uint64_t *)memory;
+	queue->sges = (struct ibv_sge *)(memory + ids);
+	queue->sge_counts = (unsigned *)(memory + ids + sges);
+	return 0;
 }
 
 void ur_recv_queue_free(struct ur_recv_queue *queue)
 {
-	free(queue->wr_ids);
-	free(queue->sge_counts);
-	free(queue->sges);
+	ur_block_free(&queue->block);
 	*queue = (struct ur_recv_queue){ 0 };
 }
 
@@ -72,18 +73,16 @@ bool ur_recv_queue_take(struct ur_recv_queue *queue, struct ur_recv_wqe *wqe)
 	return true;
 }
 
-int ur_recv_queue_resize(struct ur_recv_queue *queue, uint32_t capacity)
+int ur_recv_queue_move(struct ur_recv_queue *queue, struct ur_recv_queue *to)
 {
-	struct ur_recv_queue resized;
+	struct ur_recv_queue emptied = *queue;
 	struct ur_recv_wqe wqe;
 
-	if (capacity < queue->count)
+	if (to->capacity < queue->count)
 		return EINVAL;
-	if (ur_recv_queue_init(&resized, capacity, queue->max_sge) != 0)
-		return ENOMEM;
-	while (ur_recv_queue_take(queue, &wqe))
-		put(&resized, wqe.wr_id, wqe.sges, wqe.sge_count);
-	ur_recv_queue_free(queue);
-	*queue = resized;
+	while (ur_recv_queue_take(&emptied, &wqe))
+		put(to, wqe.wr_id, wqe.sges, wqe.sge_count);
+	*queue = *to;
+	*to = emptied;
 	return 0;
 }

@@ -1,7 +1,6 @@
 #include "send_queue.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ATOMIC_SIZE 8
@@ -15,37 +14,34 @@ static uint32_t power_of_two(uint32_t least)
 	return power;
 }
 
-int ur_send_queue_init(struct ur_send_queue *queue, const struct ibv_qp_cap *cap)
+int ur_send_queue_init(struct ur_send_queue *queue, struct ur_pd *pd, const struct ibv_qp_cap *cap)
 {
 	uint32_t capacity = power_of_two(cap->max_send_wr);
-	size_t max_sge = cap->max_send_sge;
+	size_t wqes = capacity * sizeof(*queue->wqes);
+	size_t sges = cap->max_send_sge * sizeof(struct ibv_sge);
 	size_t max_inline = cap->max_inline_data;
+	char *memory;
 
-	*queue = (struct ur_send_queue){
-		.capacity = capacity,
-		.max_wr = cap->max_send_wr,
-		.max_sge = cap->max_send_sge,
-		.max_inline = cap->max_inline_data,
-		.wqes = calloc(capacity, sizeof(*queue->wqes)),
-		.sges = calloc(capacity * max_sge + 1, sizeof(*queue->sges)),
-		.inline_data = calloc(capacity * max_inline + 1, 1),
-	};
-	if (!queue->wqes || !queue->sges || !queue->inline_data) {
-		ur_send_queue_free(queue);
+	*queue = (struct ur_send_queue){ .capacity = capacity,
+					 .max_wr = cap->max_send_wr,
+					 .max_sge = cap->max_send_sge,
+					 .max_inline = cap->max_inline_data };
+	if (ur_block_init(&queue->block, pd, UR_BLOCK_SEND_QUEUE,
+			  wqes + capacity * (sges + max_inline)) != 0)
 		return ENOMEM;
-	}
+	memory = queue->block.memory;
+	queue->wqes = (struct ur_send_wqe *)memory;
 	for (size_t i = 0; i < capacity; i++) {
-		queue->wqes[i].sges = queue->sges + i * max_sge;
-		queue->wqes[i].inline_data = queue->inline_data + i * max_inline;
+		queue->wqes[i].sges = (struct ibv_sge *)(memory + wqes + i * sges);
+		queue->wqes[i].inline_data =
+			(uint8_t *)memory + wqes + capacity * sges + i * max_inline;
 	}
 	return 0;
 }
 
 void ur_send_queue_free(struct ur_send_queue *queue)
 {
-	free(queue->inline_data);
-	free(queue->sges);
-	free(queue->wqes);
+	ur_block_free(&queue->block);
 	*queue = (struct ur_send_queue){ 0 };
 }
 

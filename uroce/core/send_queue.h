@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "../link/carrier.h"
+#include "block.h"
 #include "mw.h"
 
 struct ur_send_wqe {
@@ -56,13 +57,12 @@ struct ur_send_queue {
 	uint32_t head;
 	uint32_t next;
 	uint32_t tail;
+	struct ur_block block; /* of the entries, their pieces and their inline data */
 	struct ur_send_wqe *wqes;
-	struct ibv_sge *sges;
-	uint8_t *inline_data;
 };
 
-/* Returns 0 or ENOMEM. */
-int ur_send_queue_init(struct ur_send_queue *queue, const struct ibv_qp_cap *cap);
+/* pd: as ur_block_init. Returns 0 or ENOMEM. */
+int ur_send_queue_init(struct ur_send_queue *queue, struct ur_pd *pd, const struct ibv_qp_cap *cap);
 void ur_send_queue_free(struct ur_send_queue *queue);
 /* Forgets all entries. */
 void ur_send_queue_clear(struct ur_send_queue *queue);

@@ -13,7 +13,8 @@ static void set_up(struct ur_srq *srq, struct ur_pd *pd, void *srq_context)
 	pthread_mutex_init(&srq->verbs.mutex, NULL);
 	pthread_cond_init(&srq->verbs.cond, NULL);
 
-	srq->pd = pd;
+	srq->pd = ur_pd_protection(pd);
+	srq->owner = ur_pd_owner(pd);
 	srq->context = pd->context;
 	srq->number = atomic_fetch_add(&next_number, 1);
 	srq->verbs.handle = srq->number;
@@ -32,10 +33,11 @@ struct ur_srq *ur_srq_create(struct ur_pd *pd, void *srq_context, const struct i
 	srq = calloc(1, sizeof(*srq));
 	if (!srq)
 		goto err_nothing;
-	if (ur_recv_queue_init(&srq->queue, attr->max_wr, attr->max_sge) != 0)
+	if (ur_recv_queue_init(&srq->queue, ur_pd_owner(pd), UR_BLOCK_SRQ, attr->max_wr,
+			       attr->max_sge) != 0)
 		goto err_srq;
 	set_up(srq, pd, srq_context);
-	atomic_fetch_add(&pd->objects, 1);
+	atomic_fetch_add(&srq->owner->objects, 1);
 	atomic_fetch_add(&pd->context->objects, 1);
 	return srq;
 
@@ -64,12 +66,14 @@ static int check(const struct ur_srq *srq, const struct ibv_srq_attr *attr, int 
 	return max_wr > 0 && max_wr <= UR_MAX_WRS && limit <= max_wr ? 0 : EINVAL;
 }
 
-static int modify(struct ur_srq *srq, const struct ibv_srq_attr *attr, int mask)
+/* resized: an empty queue of the new size, if that is to change; the old one afterwards. */
+static int modify(struct ur_srq *srq, const struct ibv_srq_attr *attr, int mask,
+		  struct ur_recv_queue *resized)
 {
 	int error = check(srq, attr, mask);
 
 	if (!error && mask & IBV_SRQ_MAX_WR)
-		error = ur_recv_queue_resize(&srq->queue, attr->max_wr);
+		error = ur_recv_queue_move(&srq->queue, resized);
 	if (error)
 		return error;
 	if (mask & IBV_SRQ_LIMIT)
@@ -80,11 +84,18 @@ static int modify(struct ur_srq *srq, const struct ibv_srq_attr *attr, int mask)
 
 int ur_srq_modify(struct ur_srq *srq, const struct ibv_srq_attr *attr, int mask)
 {
-	int error;
+	struct ur_recv_queue resized = { 0 };
+	int error = 0;
 
+	if (mask & IBV_SRQ_MAX_WR && attr->max_wr <= UR_MAX_WRS)
+		error = ur_recv_queue_init(&resized, srq->owner, UR_BLOCK_SRQ, attr->max_wr,
+					   srq->queue.max_sge);
+	if (error)
+		return error;
 	pthread_mutex_lock(&srq->context->device->lock);
-	error = modify(srq, attr, mask);
+	error = modify(srq, attr, mask, &resized);
 	pthread_mutex_unlock(&srq->context->device->lock);
+	ur_recv_queue_free(&resized);
 	return error;
 }
 
@@ -104,8 +115,8 @@ int ur_srq_destroy(struct ur_srq *srq)
 		return EBUSY;
 	ur_async_withdraw(srq->context, &srq->limit_event);
 	atomic_fetch_sub(&srq->context->objects, 1);
-	atomic_fetch_sub(&srq->pd->objects, 1);
 	ur_recv_queue_free(&srq->queue);
+	atomic_fetch_sub(&srq->owner->objects, 1);
 	pthread_cond_destroy(&srq->verbs.cond);
 	pthread_mutex_destroy(&srq->verbs.mutex);
 	free(srq);

@@ -9,7 +9,8 @@
 
 struct ur_srq {
 	struct ibv_srq verbs; /* first */
-	struct ur_pd *pd;
+	struct ur_pd *pd;     /* that protects the memory of receives */
+	struct ur_pd *owner;  /* that it was made with: its own memory may be from it */
 	struct ur_context *context;
 	uint32_t number;
 	atomic_uint objects; /* queue pairs on it */

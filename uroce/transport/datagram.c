@@ -26,8 +26,9 @@ int ur_datagram_set_address(const struct ur_qp *qp, struct ur_send_wqe *wqe,
 {
 	const struct ur_ah *ah = (const struct ur_ah *)verbs;
 
-	/* First of all, since those of other devices are no struct ur_ah. */
-	if (!verbs || verbs->pd != &qp->pd->verbs || qpn == 0 || qpn > UR_24_BITS)
+	/* The context first of all, since those of other devices are no struct ur_ah. */
+	if (!verbs || verbs->context != qp->verbs.context || ah->pd != qp->pd || qpn == 0 ||
+	    qpn > UR_24_BITS)
 		return EINVAL;
 	wqe->path = ah->path;
 	ur_address_set_port(&wqe->path.remote, port_for(ah, qpn));

@@ -581,7 +581,7 @@ static void test_what_an_extended_queue_cannot_do_is_refused(void **state)
 		{ .wc_flags = IBV_WC_EX_WITH_FLOW_TAG },
 		{ .wc_flags = IBV_WC_EX_WITH_TM_INFO },
 		{ .wc_flags = UINT64_C(1) << 40 },
-		{ .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD },
+		{ .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD << 1 },
 		{ .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
 		  .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN },
 	};

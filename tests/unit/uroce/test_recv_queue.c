@@ -35,6 +35,19 @@ static void assert_next(struct ur_recv_queue *queue, uint64_t id, unsigned piece
 	}
 }
 
+/* Into a queue of another capacity. */
+static int resize(struct ur_recv_queue *queue, uint32_t capacity)
+{
+	struct ur_recv_queue resized;
+	int error;
+
+	assert_int_equal(ur_recv_queue_init(&resized, NULL, UR_BLOCK_SRQ, capacity, queue->max_sge),
+			 0);
+	error = ur_recv_queue_move(queue, &resized);
+	ur_recv_queue_free(&resized);
+	return error;
+}
+
 static void assert_empty(struct ur_recv_queue *queue)
 {
 	struct ur_recv_wqe wqe;
@@ -48,7 +61,7 @@ static void test_receives_come_out_in_order_with_their_pieces(void **state)
 	struct ur_recv_queue queue;
 
 	(void)state;
-	assert_int_equal(ur_recv_queue_init(&queue, 3, UR_MAX_SGE), 0);
+	assert_int_equal(ur_recv_queue_init(&queue, NULL, UR_BLOCK_RECV_QUEUE, 3, UR_MAX_SGE), 0);
 	/* The odd capacity makes the places move against the ids. */
 	for (uint64_t id = 0; id < 20; id += 2) {
 		assert_int_equal(post(&queue, id, 1 + (int)id % UR_MAX_SGE), 0);
@@ -65,7 +78,7 @@ static void test_a_full_queue_takes_no_more(void **state)
 	struct ur_recv_queue queue;
 
 	(void)state;
-	assert_int_equal(ur_recv_queue_init(&queue, 2, 1), 0);
+	assert_int_equal(ur_recv_queue_init(&queue, NULL, UR_BLOCK_RECV_QUEUE, 2, 1), 0);
 	assert_int_equal(post(&queue, 1, 1), 0);
 	assert_int_equal(post(&queue, 2, 1), 0);
 	assert_int_equal(post(&queue, 3, 1), ENOMEM);
@@ -81,7 +94,7 @@ static void test_a_receive_of_too_many_pieces_is_refused(void **state)
 	struct ur_recv_queue queue;
 
 	(void)state;
-	assert_int_equal(ur_recv_queue_init(&queue, 2, 2), 0);
+	assert_int_equal(ur_recv_queue_init(&queue, NULL, UR_BLOCK_RECV_QUEUE, 2, 2), 0);
 	assert_int_equal(post(&queue, 1, 3), EINVAL);
 	assert_int_equal(post(&queue, 1, -1), EINVAL);
 	assert_empty(&queue);
@@ -95,7 +108,7 @@ static void test_a_queue_for_nothing_is_always_full(void **state)
 	struct ur_recv_queue queue;
 
 	(void)state;
-	assert_int_equal(ur_recv_queue_init(&queue, 0, 0), 0);
+	assert_int_equal(ur_recv_queue_init(&queue, NULL, UR_BLOCK_RECV_QUEUE, 0, 0), 0);
 	assert_int_equal(post(&queue, 1, 0), ENOMEM);
 	assert_empty(&queue);
 	ur_recv_queue_free(&queue);
@@ -106,12 +119,12 @@ static void test_resizing_keeps_the_order(void **state)
 	struct ur_recv_queue queue;
 
 	(void)state;
-	assert_int_equal(ur_recv_queue_init(&queue, 4, 2), 0);
+	assert_int_equal(ur_recv_queue_init(&queue, NULL, UR_BLOCK_RECV_QUEUE, 4, 2), 0);
 	for (uint64_t id = 0; id < 4; id++)
 		assert_int_equal(post(&queue, id, 2), 0);
 	assert_next(&queue, 0, 2);
 	assert_int_equal(post(&queue, 4, 1), 0);
-	assert_int_equal(ur_recv_queue_resize(&queue, 6), 0);
+	assert_int_equal(resize(&queue, 6), 0);
 	assert_int_equal(queue.capacity, 6);
 	assert_int_equal(post(&queue, 5, 2), 0);
 	assert_int_equal(post(&queue, 6, 2), 0);
@@ -126,12 +139,12 @@ static void test_a_queue_is_not_made_smaller_than_what_is_in_it(void **state)
 	struct ur_recv_queue queue;
 
 	(void)state;
-	assert_int_equal(ur_recv_queue_init(&queue, 8, 1), 0);
+	assert_int_equal(ur_recv_queue_init(&queue, NULL, UR_BLOCK_RECV_QUEUE, 8, 1), 0);
 	for (uint64_t id = 0; id < 3; id++)
 		assert_int_equal(post(&queue, id, 1), 0);
-	assert_int_equal(ur_recv_queue_resize(&queue, 2), EINVAL);
+	assert_int_equal(resize(&queue, 2), EINVAL);
 	assert_int_equal(queue.capacity, 8);
-	assert_int_equal(ur_recv_queue_resize(&queue, 3), 0);
+	assert_int_equal(resize(&queue, 3), 0);
 	assert_int_equal(post(&queue, 3, 1), ENOMEM);
 	for (uint64_t id = 0; id < 3; id++)
 		assert_next(&queue, id, 1);

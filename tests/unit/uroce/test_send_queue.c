@@ -23,7 +23,7 @@ static int setup(void **state)
 					.max_inline_data = MAX_INLINE };
 
 	(void)state;
-	return ur_send_queue_init(&queue, &cap);
+	return ur_send_queue_init(&queue, NULL, &cap);
 }
 
 static int teardown(void **state)
@@ -390,7 +390,7 @@ static void test_a_full_queue_keeps_its_oldest_entry(void **state)
 
 	(void)state;
 	ur_send_queue_free(&queue);
-	assert_int_equal(ur_send_queue_init(&queue, &cap), 0);
+	assert_int_equal(ur_send_queue_init(&queue, NULL, &cap), 0);
 	for (uint64_t i = 0; i < 4; i++)
 		post(i);
 	assert_int_equal(fill(&wr), ENOMEM);
@@ -430,7 +430,7 @@ static void test_a_queue_of_no_entries_takes_none(void **state)
 
 	(void)state;
 	ur_send_queue_free(&queue);
-	assert_int_equal(ur_send_queue_init(&queue, &cap), 0);
+	assert_int_equal(ur_send_queue_init(&queue, NULL, &cap), 0);
 	assert_int_equal(fill(&wr), ENOMEM);
 }
 

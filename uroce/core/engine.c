@@ -34,6 +34,9 @@
 /* Batches that the thread handles before it lets others have the lock. */
 #define BATCHES_AT_ONCE 8
 
+/* Batches that an owner of port 4791 passes on before it ends; peers can send for ever. */
+#define LAST_BATCHES 64
+
 /*
  * While much data flows the thread looks for more for a while before it sleeps: to be woken takes longer
  * than the next batch, and costs the sender's time too. Short messages are not worth a processor.
@@ -412,12 +415,26 @@ void ur_engine_hand_over(struct ur_device *device)
 	pthread_mutex_unlock(&device->lock);
 }
 
+/*
+ * What has come to port 4791 for other processes of this host would be lost with the socket: so the
+ * last messages of a process to its neighbours.
+ */
+static void pass_on_rest(struct ur_device *device)
+{
+	if (!ur_link_is_owner(device->link))
+		return;
+	end_lease(device);
+	for (unsigned i = 0; i < LAST_BATCHES && receive_batch(device, ur_clock_ns()); i++)
+		ur_engine_flush(device);
+}
+
 void ur_engine_at_exit(struct ur_device *device)
 {
 	if (pthread_mutex_trylock(&device->lock) != 0)
 		return;
 	if (device->engine) {
 		ur_engine_flush(device);
+		pass_on_rest(device);
 		ur_link_leave(device->link);
 	}
 	pthread_mutex_unlock(&device->lock);
@@ -667,6 +684,7 @@ void ur_engine_stop(struct ur_device *device)
 	engine->stopping = true;
 	wake(engine);
 	ur_engine_flush(device);
+	pass_on_rest(device);
 	pthread_mutex_unlock(&device->lock);
 	pthread_join(engine->thread, NULL);
 	ur_link_close(device->link);

@@ -366,7 +366,6 @@ static void test_what_is_not_there_is_refused(void **state)
 	struct ibv_xrcd xrcd = { .context = on.context };
 	struct ibv_modify_cq_attr moderation = { 0 };
 	struct ibv_sge sge = { 0 };
-	union ibv_gid gid = { 0 };
 
 	(void)state;
 #define assert_refused(call)                         \
@@ -389,8 +388,6 @@ static void test_what_is_not_there_is_refused(void **state)
 	assert_int_equal(ibv_modify_cq(cq, &moderation), EOPNOTSUPP);
 	assert_int_equal(ibv_modify_qp_rate_limit(qp, NULL), EOPNOTSUPP);
 	assert_int_equal(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), EOPNOTSUPP);
-	assert_int_equal(ibv_attach_mcast(qp, &gid, 0), EOPNOTSUPP);
-	assert_int_equal(ibv_detach_mcast(qp, &gid, 0), EOPNOTSUPP);
 	assert_int_equal(ibv_query_ece(qp, NULL), EOPNOTSUPP);
 	assert_int_equal(ibv_set_ece(qp, NULL), EOPNOTSUPP);
 	assert_int_equal(ibv_resolve_eth_l2_from_gid(on.context, NULL, NULL, NULL), EOPNOTSUPP);

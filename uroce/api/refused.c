@@ -37,20 +37,6 @@ UR_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
 		UR_FORWARD_VOID(ibv_unimport_dm, dm);
 }
 
-UR_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	if (!ur_has_ours(qp->context))
-		return UR_FORWARD(ENOSYS, ibv_attach_mcast, qp, gid, lid);
-	return refuse();
-}
-
-UR_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	if (!ur_has_ours(qp->context))
-		return UR_FORWARD(ENOSYS, ibv_detach_mcast, qp, gid, lid);
-	return refuse();
-}
-
 UR_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
 	if (!ur_has_ours(qp->context))

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interface.h"
+
 static bool find_gid(const struct ur_device *device, const union ibv_gid *gid, uint8_t *index)
 {
 	for (unsigned i = 0; i < device->gid_count; i++) {
@@ -17,6 +19,15 @@ static bool find_gid(const struct ur_device *device, const union ibv_gid *gid, u
 	return false;
 }
 
+static int find_path(struct ur_ah *ah, const struct ur_device *device,
+		     const struct ibv_ah_attr *attr)
+{
+	ah->is_group = ur_gid_is_group(&attr->grh.dgid);
+	if (ah->is_group)
+		return ur_device_group_path(device, attr, &ah->path);
+	return ur_device_path(device, attr, UR_UDP_PORT, &ah->path);
+}
+
 struct ur_ah *ur_ah_create(struct ur_pd *pd, const struct ibv_ah_attr *attr)
 {
 	struct ur_ah *ah = calloc(1, sizeof(*ah));
@@ -24,7 +35,7 @@ struct ur_ah *ur_ah_create(struct ur_pd *pd, const struct ibv_ah_attr *attr)
 
 	if (!ah)
 		return NULL;
-	if (ur_device_path(pd->context->device, attr, UR_UDP_PORT, &ah->path) != 0)
+	if (find_path(ah, pd->context->device, attr) != 0)
 		goto err_ah;
 	ah->verbs.context = pd->verbs.context;
 	ah->verbs.pd = &pd->verbs;

@@ -11,6 +11,7 @@ struct ur_ah {
 	struct ur_pd *pd;
 	struct ur_path path; /* UDP port 4791 */
 	bool is_own;         /* the address is one of the device's own */
+	bool is_group;       /* it is a multicast group's */
 };
 
 struct ur_ah *ur_ah_create(struct ur_pd *pd, const struct ibv_ah_attr *attr);

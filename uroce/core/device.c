@@ -381,8 +381,8 @@ void ur_devices_at_exit(void)
 
 /* ---- Addresses ---- */
 
-static void set_address(const struct ur_device *device, const union ibv_gid *gid,
-			union ur_sockaddr *address)
+void ur_device_gid_address(const struct ur_device *device, const union ibv_gid *gid,
+			   union ur_sockaddr *address)
 {
 	*address = (union ur_sockaddr){ 0 };
 	if (ur_gid_is_ipv4(gid)) {
@@ -399,7 +399,7 @@ static void set_address(const struct ur_device *device, const union ibv_gid *gid
 void ur_device_address(const struct ur_device *device, uint8_t gid_index,
 		       union ur_sockaddr *address)
 {
-	set_address(device, &device->gids[gid_index], address);
+	ur_device_gid_address(device, &device->gids[gid_index], address);
 }
 
 size_t ur_device_addresses(const struct ur_device *device, struct ur_link_address *addresses)
@@ -407,6 +407,7 @@ size_t ur_device_addresses(const struct ur_device *device, struct ur_link_addres
 	for (unsigned i = 0; i < device->gid_count; i++) {
 		ur_device_address(device, (uint8_t)i, &addresses[i].address);
 		addresses[i].gid_index = (uint8_t)i;
+		addresses[i].if_index = device->if_index;
 	}
 	return device->gid_count;
 }
@@ -422,17 +423,17 @@ int ur_device_gid_index(const struct ur_device *device, const union ibv_gid *gid
 /* Whether it can be the address of a peer. */
 static bool is_of_one_host(const union ibv_gid *gid)
 {
-	const struct in6_addr *address = (const struct in6_addr *)gid->raw;
 	uint32_t ipv4;
 
+	if (ur_gid_is_group(gid))
+		return false;
 	if (!ur_gid_is_ipv4(gid))
-		return !IN6_IS_ADDR_UNSPECIFIED(address) && !IN6_IS_ADDR_MULTICAST(address);
+		return !IN6_IS_ADDR_UNSPECIFIED((const struct in6_addr *)gid->raw);
 	memcpy(&ipv4, &gid->raw[12], sizeof(ipv4));
-	ipv4 = ntohl(ipv4);
-	return ipv4 != INADDR_ANY && ipv4 != INADDR_BROADCAST && !IN_MULTICAST(ipv4);
+	return ipv4 != htonl(INADDR_ANY) && ipv4 != htonl(INADDR_BROADCAST);
 }
 
-/* What is wrong with attributes of a path; NULL: nothing. */
+/* What is wrong with attributes of a path, whoever it goes to; NULL: nothing. */
 static const char *find_fault(const struct ur_device *device, const struct ibv_ah_attr *attr)
 {
 	if (attr->port_num != 1)
@@ -441,19 +442,19 @@ static const char *find_fault(const struct ur_device *device, const struct ibv_a
 		return "RoCE needs is_global and a GID";
 	if (attr->grh.sgid_index >= device->gid_count)
 		return "there is no such sgid_index";
-	if (!is_of_one_host(&attr->grh.dgid))
-		return "the destination is not the address of a host";
 	if (ur_gid_is_ipv4(&attr->grh.dgid) != ur_gid_is_ipv4(&device->gids[attr->grh.sgid_index]))
 		return "one address is IPv4, the other IPv6: choose another sgid_index";
 	return NULL;
 }
 
-int ur_device_path(const struct ur_device *device, const struct ibv_ah_attr *attr, uint16_t port,
-		   struct ur_path *path)
+/* fault: NULL, or what is wrong with the destination. */
+static int make_path(const struct ur_device *device, const struct ibv_ah_attr *attr, uint16_t port,
+		     const char *fault, struct ur_path *path)
 {
-	const char *fault = find_fault(device, attr);
 	char gid[INET6_ADDRSTRLEN];
 
+	if (!fault)
+		fault = find_fault(device, attr);
 	if (fault) {
 		inet_ntop(AF_INET6, attr->grh.dgid.raw, gid, sizeof(gid));
 		ur_log(UR_LOG_ERROR, "%s: no path to %s, port %u, sgid_index %u: %s",
@@ -463,9 +464,28 @@ int ur_device_path(const struct ur_device *device, const struct ibv_ah_attr *att
 	*path = (struct ur_path){ .gid_index = attr->grh.sgid_index,
 				  .traffic_class = attr->grh.traffic_class,
 				  .hop_limit = attr->grh.hop_limit };
-	set_address(device, &attr->grh.dgid, &path->remote);
+	ur_device_gid_address(device, &attr->grh.dgid, &path->remote);
 	ur_address_set_port(&path->remote, port);
 	return 0;
+}
+
+int ur_device_path(const struct ur_device *device, const struct ibv_ah_attr *attr, uint16_t port,
+		   struct ur_path *path)
+{
+	const char *fault = is_of_one_host(&attr->grh.dgid)
+				    ? NULL
+				    : "the destination is not the address of a host";
+
+	return make_path(device, attr, port, fault, path);
+}
+
+int ur_device_group_path(const struct ur_device *device, const struct ibv_ah_attr *attr,
+			 struct ur_path *path)
+{
+	const char *fault =
+		ur_gid_is_group(&attr->grh.dgid) ? NULL : "the destination is not a group";
+
+	return make_path(device, attr, UR_UDP_PORT, fault, path);
 }
 
 /* ---- Attributes ---- */
@@ -497,6 +517,9 @@ void ur_device_attr(const struct ur_device *device, struct ibv_device_attr *attr
 		.max_qp_init_rd_atom = UR_MAX_RD_ATOMIC,
 		.atomic_cap = IBV_ATOMIC_GLOB, /* done by the processor */
 		.max_ah = PLENTY,
+		.max_mcast_grp = UR_MAX_GROUPS,
+		.max_mcast_qp_attach = UR_MAX_GROUP_QPS,
+		.max_total_mcast_qp_attach = UR_MAX_GROUPS * UR_MAX_GROUP_QPS,
 		.max_srq = PLENTY,
 		.max_srq_wr = UR_MAX_WRS,
 		.max_srq_sge = UR_MAX_SGE,

@@ -20,6 +20,7 @@
 
 #include "../link/link.h"
 #include "counters.h"
+#include "group.h"
 #include "key_table.h"
 #include "mr.h"
 #include "qp_table.h"
@@ -53,6 +54,7 @@ struct ur_device {
 	struct ur_key_table keys;
 	struct ur_pd *pds; /* so that they can be imported */
 	struct ur_qp_table qps;
+	struct ur_group_table groups;
 	struct ur_counters counters;
 };
 
@@ -100,6 +102,10 @@ size_t ur_device_addresses(const struct ur_device *device, struct ur_link_addres
 /* Which of its GIDs it is; -1: none. */
 int ur_device_gid_index(const struct ur_device *device, const union ibv_gid *gid);
 
+/* A GID, of anybody, as an address without a port. */
+void ur_device_gid_address(const struct ur_device *device, const union ibv_gid *gid,
+			   union ur_sockaddr *address);
+
 /* One of them. */
 void ur_device_address(const struct ur_device *device, uint8_t gid_index,
 		       union ur_sockaddr *address);
@@ -107,6 +113,9 @@ void ur_device_address(const struct ur_device *device, uint8_t gid_index,
 /* Makes a path to a peer. port: UDP, in host order. Returns 0, or EINVAL and logs why. */
 int ur_device_path(const struct ur_device *device, const struct ibv_ah_attr *attr, uint16_t port,
 		   struct ur_path *path);
+/* The same to a multicast group. */
+int ur_device_group_path(const struct ur_device *device, const struct ibv_ah_attr *attr,
+			 struct ur_path *path);
 
 /* What verbs report of the device and of its port. */
 void ur_device_attr(const struct ur_device *device, struct ibv_device_attr *attr);

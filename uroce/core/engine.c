@@ -100,22 +100,19 @@ static struct ur_qp *find_qp(const struct ur_device *device, uint32_t qpn)
 	return ur_qp_table_find(&device->qps, (uint16_t)qpn);
 }
 
-static void receive(void *user_data, const struct ur_packet *packet, const struct ur_path *from)
+/* group: NULL, or that the packet was sent to. */
+static void receive_at(struct ur_qp *qp, const struct ur_packet *packet, const struct ur_path *from,
+		       const struct ur_group *group)
 {
-	struct ur_device *device = user_data;
-	struct ur_qp *qp = find_qp(device, packet->dest_qpn);
+	struct ur_device *device = qp->device;
 	uint32_t flags = ur_opcode_flags(packet->opcode);
 
-	if (packet->dest_qpn == UR_GSI_QPN) {
-		ur_gsi_receive(device, packet, from);
-	} else if (!qp) {
-		device->counters.rx_unknown_qp++;
-	} else if (!(flags & UR_IS_REQUEST ? responds : requests)(qp->attr.qp_state)) {
+	if (!(flags & UR_IS_REQUEST ? responds : requests)(qp->attr.qp_state)) {
 		device->counters.rx_wrong_state++;
 	} else if (!(flags & ur_qp_service(qp))) {
 		device->counters.rx_unexpected++;
 	} else if (flags & UR_IS_UD) {
-		ur_datagram_receive(qp, packet, from);
+		ur_datagram_receive(qp, packet, from, group);
 	} else if (!is_from_peer(qp, from)) {
 		device->counters.rx_wrong_peer++;
 	} else {
@@ -127,6 +124,23 @@ static void receive(void *user_data, const struct ur_packet *packet, const struc
 		else
 			ur_requester_receive(qp, packet, device->engine->now);
 	}
+}
+
+static void receive(void *user_data, const struct ur_packet *packet, const struct ur_path *from)
+{
+	struct ur_device *device = user_data;
+	const struct ur_group *group = ur_link_group(device->link);
+	struct ur_qp *qp = find_qp(device, packet->dest_qpn);
+
+	if (group)
+		for (unsigned i = 0; i < group->qp_count; i++)
+			receive_at(group->qps[i], packet, from, group);
+	else if (packet->dest_qpn == UR_GSI_QPN)
+		ur_gsi_receive(device, packet, from);
+	else if (qp)
+		receive_at(qp, packet, from, NULL);
+	else
+		device->counters.rx_unknown_qp++;
 }
 
 /* The clock is read once for a batch: that takes as long as to handle a packet. */

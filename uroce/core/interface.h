@@ -5,6 +5,8 @@
 #ifndef UR_INTERFACE_H
 #define UR_INTERFACE_H
 
+#include <string.h>
+
 #include "device.h"
 
 struct ur_interface {
@@ -31,6 +33,17 @@ unsigned ur_interface_speed(const char *name);
 static inline bool ur_gid_is_ipv4(const union ibv_gid *gid)
 {
 	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid->raw);
+}
+
+/* Whether it is a multicast group's. */
+static inline bool ur_gid_is_group(const union ibv_gid *gid)
+{
+	uint32_t ipv4;
+
+	if (!ur_gid_is_ipv4(gid))
+		return IN6_IS_ADDR_MULTICAST((const struct in6_addr *)gid->raw);
+	memcpy(&ipv4, &gid->raw[12], sizeof(ipv4));
+	return IN_MULTICAST(ntohl(ipv4));
 }
 
 #endif

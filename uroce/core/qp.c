@@ -494,15 +494,27 @@ static void release_objects(struct ur_qp *qp)
 	atomic_fetch_sub(&qp->context->objects, 1);
 }
 
-int ur_qp_destroy(struct ur_qp *qp)
+/* Nothing comes to it any more; false: it is attached to a group. */
+static bool leave_device(struct ur_qp *qp)
 {
 	struct ur_device *device = qp->device;
+	bool leaves;
 
 	pthread_mutex_lock(&device->lock);
-	disconnect(qp);
-	ur_mw_unbind_all(qp);
-	ur_qp_table_remove(&device->qps, (uint16_t)qp->verbs.qp_num);
+	leaves = qp->group_count == 0;
+	if (leaves) {
+		disconnect(qp);
+		ur_mw_unbind_all(qp);
+		ur_qp_table_remove(&device->qps, (uint16_t)qp->verbs.qp_num);
+	}
 	pthread_mutex_unlock(&device->lock);
+	return leaves;
+}
+
+int ur_qp_destroy(struct ur_qp *qp)
+{
+	if (!leave_device(qp))
+		return EBUSY;
 	withdraw_events(qp);
 	free_queues(qp);
 	release_objects(qp);

@@ -32,7 +32,8 @@ struct ur_qp {
 	/* Since ready to receive. */
 	struct ur_path path;
 	struct ur_carrier *carrier;
-	uint32_t mtu; /* bytes of payload in a packet; of datagrams from the start */
+	uint32_t mtu;         /* bytes of payload in a packet; of datagrams from the start */
+	unsigned group_count; /* multicast groups that it is attached to */
 
 	struct ur_send_queue sq;
 	struct ur_recv_queue rq;
@@ -87,7 +88,9 @@ static inline uint32_t ur_qp_service(const struct ur_qp *qp)
 
 /* NULL and errno. */
 struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_ex *attr);
-/* Returns 0 or an errno. Waits until its events are acknowledged. */
+/*
+ * Returns 0, or EBUSY: it is attached to a multicast group. Waits until its events are acknowledged.
+ */
 int ur_qp_destroy(struct ur_qp *qp);
 int ur_qp_modify(struct ur_qp *qp, struct ibv_qp_attr *attr, int mask);
 int ur_qp_query(struct ur_qp *qp, struct ibv_qp_attr *attr, int mask,

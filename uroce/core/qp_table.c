@@ -7,12 +7,13 @@
 
 #include "device.h"
 
-#define PLACES   (UINT16_MAX + 1)
 #define FIRST_QP 2
+#define LAST_QP  (UINT16_MAX - 1)
+#define PLACES   (UINT16_MAX + 1)
 
 static uint16_t after(uint16_t index)
 {
-	return index == UINT16_MAX ? FIRST_QP : (uint16_t)(index + 1);
+	return index == LAST_QP ? FIRST_QP : (uint16_t)(index + 1);
 }
 
 /* At a random number: peers may still know those of a process that had this one's place before. */
@@ -23,7 +24,7 @@ static bool begin(struct ur_qp_table *table)
 	table->entries = calloc(PLACES, sizeof(*table->entries));
 	/* Without random numbers it begins where it happens to. */
 	if (getrandom(&table->next, sizeof(table->next), GRND_NONBLOCK) < 0 ||
-	    table->next < FIRST_QP)
+	    table->next < FIRST_QP || table->next > LAST_QP)
 		table->next = FIRST_QP;
 	return table->entries;
 }

@@ -1,5 +1,6 @@
 /*
- * Queue pair numbers. 0 and 1 are the management queue pairs; the others are handed out in turn, so
+ * Queue pair numbers. 0 and 1 are the management queue pairs, and 0xffff is not used, since with
+ * 0xff in front it would be the number of multicast groups; the others are handed out in turn, so
  * that a number is not used again soon, from a random one on.
  */
 #ifndef UR_QP_TABLE_H

@@ -38,6 +38,9 @@ struct ur_link {
 	uint64_t receive_calls;
 	unsigned next_sock; /* behind the one that had something last */
 
+	unsigned group_count;
+	struct ur_socket groups[UR_MAX_GROUPS];
+
 	unsigned address_count;
 	/* One on port 4791 + number for each address, then those on 4791, if that is another. */
 	unsigned sock_count;
@@ -52,6 +55,22 @@ static void close_socks(struct ur_link *link)
 		ur_socket_close(&link->socks[--link->sock_count]);
 }
 
+static void close_groups(struct ur_link *link)
+{
+	while (link->group_count > 0)
+		ur_socket_close(&link->groups[--link->group_count]);
+}
+
+/* Closes the socket if it cannot be watched. Returns 0 or an errno. */
+static int watch(const struct ur_link *link, struct ur_socket *sock, uint32_t events)
+{
+	int error = ur_socket_watch(sock, link->epoll_fd, events, (void *)(uintptr_t)link);
+
+	if (error)
+		ur_socket_close(sock);
+	return error;
+}
+
 /* Opens one more socket, watched for events. Returns 0 or an errno. */
 static int add_sock(struct ur_link *link, const union ur_sockaddr *address, uint8_t gid_index,
 		    uint16_t port, uint32_t events)
@@ -62,20 +81,27 @@ static int add_sock(struct ur_link *link, const union ur_sockaddr *address, uint
 
 	ur_address_set_port(&with_port, port);
 	error = ur_socket_open(sock, &with_port, gid_index);
-	if (error)
-		return error;
-	error = ur_socket_watch(sock, link->epoll_fd, events, link);
-	if (error) {
-		ur_socket_close(sock);
-		return error;
-	}
-	link->sock_count++;
-	return 0;
+	if (!error)
+		error = watch(link, sock, events);
+	if (!error)
+		link->sock_count++;
+	return error;
 }
 
 static uint16_t port_of_number(uint8_t number)
 {
 	return (uint16_t)(UR_UDP_PORT + number);
+}
+
+/* The socket that the packets of an address leave by. */
+static int add_sending_sock(struct ur_link *link, const struct ur_link_address *address,
+			    uint16_t port)
+{
+	int error = add_sock(link, &address->address, address->gid_index, port, EPOLLIN);
+
+	if (error || address->if_index == 0)
+		return error;
+	return ur_socket_send_groups_to(&link->socks[link->sock_count - 1], address->if_index);
 }
 
 static void log_failed_bind(const struct ur_link *link, const union ur_sockaddr *address, int error)
@@ -91,8 +117,7 @@ static void log_failed_bind(const struct ur_link *link, const union ur_sockaddr 
 static int try_number(struct ur_link *link, const struct ur_link_address *addresses, uint8_t number)
 {
 	for (unsigned i = 0; i < link->address_count; i++) {
-		int error = add_sock(link, &addresses[i].address, addresses[i].gid_index,
-				     port_of_number(number), EPOLLIN);
+		int error = add_sending_sock(link, &addresses[i], port_of_number(number));
 
 		if (error) {
 			log_failed_bind(link, &addresses[i].address, error);
@@ -224,6 +249,7 @@ void ur_link_close(struct ur_link *link)
 		return;
 	if (link->sock_count > 0)
 		ur_link_leave(link);
+	close_groups(link);
 	close_socks(link);
 	ur_batch_close(&link->batch);
 	ur_faults_free(link->faults);
@@ -260,6 +286,53 @@ void ur_link_owner_tick(struct ur_link *link)
 		log_owner(link);
 }
 
+/* ---- Groups ---- */
+
+static void log_failed_join(const struct ur_link *link, const union ur_sockaddr *address, int error)
+{
+	char text[UR_ADDRESS_TEXT_SIZE];
+
+	ur_log(UR_LOG_ERROR, "%s: cannot join the group %s: %s", link->device_name,
+	       ur_address_text(address, text), strerror(error));
+}
+
+int ur_link_join_group(struct ur_link *link, const union ur_sockaddr *address, unsigned if_index,
+		       const struct ur_group *group)
+{
+	struct ur_socket *sock = &link->groups[link->group_count];
+	union ur_sockaddr with_port = *address;
+	int error;
+
+	if (link->group_count == UR_MAX_GROUPS)
+		return ENOMEM;
+	ur_address_set_port(&with_port, UR_UDP_PORT);
+	error = ur_socket_open_group(sock, &with_port, if_index, group);
+	/* A thread that polls keeps all sockets from being watched. */
+	if (!error)
+		error = watch(link, sock, link->socks[0].events & EPOLLIN);
+	if (error)
+		log_failed_join(link, &with_port, error);
+	else
+		link->group_count++;
+	return error;
+}
+
+/* The last one takes its place. */
+void ur_link_leave_group(struct ur_link *link, const struct ur_group *group)
+{
+	unsigned i = 0;
+
+	while (link->groups[i].group != group)
+		i++;
+	ur_socket_close(&link->groups[i]);
+	link->groups[i] = link->groups[--link->group_count];
+}
+
+const struct ur_group *ur_link_group(const struct ur_link *link)
+{
+	return ur_receiver_group(&link->receiver);
+}
+
 /* ---- Use ---- */
 
 struct ur_carrier *ur_link_carrier(struct ur_link *link)
@@ -277,9 +350,21 @@ uint16_t ur_link_port_of(uint32_t qpn)
 	return port_of_number((uint8_t)(qpn >> 16));
 }
 
-static bool is_due(const struct ur_link *link, unsigned index)
+static unsigned count_socks(const struct ur_link *link)
 {
-	const struct ur_socket *sock = &link->socks[index];
+	return link->sock_count + link->group_count;
+}
+
+/* Of all sockets, those of groups behind the others. */
+static struct ur_socket *sock_at(struct ur_link *link, unsigned index)
+{
+	return index < link->sock_count ? &link->socks[index]
+					: &link->groups[index - link->sock_count];
+}
+
+static bool is_due(struct ur_link *link, unsigned index)
+{
+	const struct ur_socket *sock = sock_at(link, index);
 
 	return sock->events & EPOLLIN || index + 1 == link->next_sock ||
 	       link->receive_calls - sock->last_traffic < RECENT_CALLS ||
@@ -289,10 +374,12 @@ static bool is_due(const struct ur_link *link, unsigned index)
 /* Begins behind the socket that had something last, so that none can keep others waiting. */
 int ur_link_receive(struct ur_link *link, ur_receive_fn receive, void *user_data)
 {
+	unsigned count = count_socks(link);
+
 	link->receive_calls++;
-	for (unsigned i = 0; i < link->sock_count; i++) {
-		unsigned index = (link->next_sock + i) % link->sock_count;
-		struct ur_socket *sock = &link->socks[index];
+	for (unsigned i = 0; i < count; i++) {
+		unsigned index = (link->next_sock + i) % count;
+		struct ur_socket *sock = sock_at(link, index);
 		int received;
 
 		if (!is_due(link, index))
@@ -314,8 +401,8 @@ bool ur_link_pass_on(struct ur_link *link, uint8_t number, bool if_there)
 
 void ur_link_watch(struct ur_link *link, bool readable)
 {
-	for (unsigned i = 0; i < link->sock_count; i++)
-		ur_socket_set_event(&link->socks[i], EPOLLIN, readable);
+	for (unsigned i = 0; i < count_socks(link); i++)
+		ur_socket_set_event(sock_at(link, i), EPOLLIN, readable);
 }
 
 bool ur_link_writable(struct ur_link *link)

@@ -6,6 +6,9 @@
  * 4791 and n = 0, a further one the first n for which 4791 + n is free on all addresses of the
  * device. The upper 8 bits of a queue pair number are n, so that a packet finds its process.
  *
+ * What is sent to a multicast group comes to port 4791 of the group's address, which each process
+ * that has joined the group has a socket of its own for.
+ *
  * All functions are called with the device's lock held. None sleeps, but those that take or give
  * back a port wait for the table of processes (see table.h) if a process that was stopped has it,
  * for 200 ms.
@@ -18,12 +21,14 @@
 #include "carrier.h"
 
 struct ur_counters;
+struct ur_group;
 struct ur_link;
 
 /* A local address of the device. */
 struct ur_link_address {
 	union ur_sockaddr address; /* port 0; with the interface as scope if IPv6 link-local */
 	uint8_t gid_index;
+	unsigned if_index; /* where multicast from it goes out; 0: where the system likes */
 };
 
 /* Called for each good packet. from: its sender, and which address it was sent to. */
@@ -65,6 +70,25 @@ int ur_link_receive(struct ur_link *link, ur_receive_fn receive, void *user_data
  * forward.h).
  */
 bool ur_link_pass_on(struct ur_link *link, uint8_t number, bool if_there);
+
+/* Groups that a link can have joined at a time. */
+#define UR_MAX_GROUPS 256
+
+/*
+ * Receives what is sent to a multicast group at an interface from now on. address: port 0. group:
+ * what ur_link_group and ur_link_leave_group name it by; it was not joined before. Returns 0;
+ * ENOMEM: there are UR_MAX_GROUPS; or another errno, and logs why.
+ */
+int ur_link_join_group(struct ur_link *link, const union ur_sockaddr *address, unsigned if_index,
+		       const struct ur_group *group);
+/* One that was joined. */
+void ur_link_leave_group(struct ur_link *link, const struct ur_group *group);
+
+/*
+ * Called by receive only: the group that the packet was sent to, which is to UR_MULTICAST_QPN then.
+ * NULL: to an address of this host.
+ */
+const struct ur_group *ur_link_group(const struct ur_link *link);
 
 /*
  * Whether the epoll entries of the sockets report that they are readable (armed). A thread that

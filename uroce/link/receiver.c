@@ -32,10 +32,12 @@ static void capture(const struct ur_delivery *delivery, const struct ur_flow *fl
 
 /* ---- One packet ---- */
 
-/* The management queue pairs have the same numbers in all processes. */
-static bool is_ours(const struct ur_receiver *receiver, uint32_t qpn)
+/* The management queue pairs have the same numbers in all processes, and groups have one number. */
+static bool is_ours(const struct ur_delivery *delivery, uint32_t qpn)
 {
-	return qpn <= 1 || qpn >> 16 == receiver->number;
+	if (delivery->sock->group)
+		return qpn == UR_MULTICAST_QPN;
+	return qpn <= 1 || qpn >> 16 == delivery->receiver->number;
 }
 
 static bool has_right_pkey(const struct ur_packet *packet)
@@ -59,12 +61,12 @@ static bool take_apart(struct ur_receiver *receiver, const uint8_t *data, size_t
 }
 
 /*
- * Only what came to port 4791, and not in an envelope. Number 0 is none of the processes that
- * something is passed on to: it has 4791 itself while it lives.
+ * Only what came to port 4791 of a local address, and not in an envelope. Number 0 is none of the
+ * processes that something is passed on to: it has 4791 itself while it lives.
  */
 static bool can_pass_on(const struct ur_delivery *delivery, uint8_t number)
 {
-	return delivery->data && number > 0 &&
+	return delivery->data && number > 0 && !delivery->sock->group &&
 	       ur_address_port(&delivery->sock->address) == UR_UDP_PORT;
 }
 
@@ -88,6 +90,11 @@ bool ur_receiver_pass_on(const struct ur_receiver *receiver, uint8_t number, boo
 		return false;
 	pass_on(delivery, number);
 	return true;
+}
+
+const struct ur_group *ur_receiver_group(const struct ur_receiver *receiver)
+{
+	return receiver->delivery->sock->group;
 }
 
 static bool has_right_icrc(struct ur_delivery *delivery, const uint8_t *data, size_t length,
@@ -118,7 +125,7 @@ static void handle_packet(struct ur_delivery *delivery, const uint8_t *data, siz
 	if (!valid || is_lost(delivery->receiver) ||
 	    !take_apart(delivery->receiver, data, length, &packet))
 		return;
-	if (is_ours(delivery->receiver, packet.dest_qpn))
+	if (is_ours(delivery, packet.dest_qpn))
 		delivery->receive(delivery->user_data, &packet, &delivery->from);
 	else if (!ur_receiver_pass_on(delivery->receiver, (uint8_t)(packet.dest_qpn >> 16), false))
 		delivery->receiver->counters->rx_unknown_qp++;
@@ -143,7 +150,7 @@ static void handle_envelope(struct ur_delivery *delivery, const uint8_t *data, s
 	delivery->data = NULL;
 	if (!take_apart(delivery->receiver, data, length, &packet))
 		return;
-	if (is_ours(delivery->receiver, packet.dest_qpn))
+	if (is_ours(delivery, packet.dest_qpn))
 		delivery->receive(delivery->user_data, &packet, &from);
 	else
 		delivery->receiver->counters->rx_unknown_qp++;

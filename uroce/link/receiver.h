@@ -53,4 +53,7 @@ int ur_receiver_receive(struct ur_receiver *receiver, const struct ur_socket *so
 /* See ur_link_pass_on. */
 bool ur_receiver_pass_on(const struct ur_receiver *receiver, uint8_t number, bool if_there);
 
+/* See ur_link_group. */
+const struct ur_group *ur_receiver_group(const struct ur_receiver *receiver);
+
 #endif

@@ -8,10 +8,16 @@
 
 #define BUFFER_SIZE (4 << 20)
 
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
+
 static int set_option(int fd, int level, int option, int value)
 {
 	return setsockopt(fd, level, option, &value, sizeof(value));
 }
+
+/* ---- Opening ---- */
 
 /*
  * IPv6 addresses of an interface that has just come up cannot be bound for a second or two, while
@@ -60,23 +66,99 @@ static int configure(int fd, bool is_ipv4)
 	return 0;
 }
 
-int ur_socket_open(struct ur_socket *sock, const union ur_sockaddr *address, uint8_t gid_index)
+/* With default options. Returns 0 or an errno. */
+static int create(struct ur_socket *sock, const union ur_sockaddr *address)
 {
 	int fd = socket(address->any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	int error;
 
 	if (fd < 0)
 		return errno;
-	if (bind_to(fd, address) < 0 || configure(fd, ur_address_is_ipv4(address)) < 0) {
-		error = errno;
-		close(fd);
-		return error;
-	}
-	*sock = (struct ur_socket){
-		.fd = fd, .address = *address, .gid_index = gid_index, .epoll_fd = -1
-	};
+	*sock = (struct ur_socket){ .fd = fd, .address = *address, .epoll_fd = -1 };
 	return 0;
 }
+
+static int bind_and_configure(const struct ur_socket *sock)
+{
+	if (bind_to(sock->fd, &sock->address) < 0)
+		return -1;
+	return configure(sock->fd, ur_address_is_ipv4(&sock->address));
+}
+
+/* It becomes *sock, or is closed if not all has succeeded. */
+static int finish(const struct ur_socket *opened, bool succeeded, struct ur_socket *sock)
+{
+	int error = errno;
+
+	if (succeeded) {
+		*sock = *opened;
+		return 0;
+	}
+	close(opened->fd);
+	return error;
+}
+
+int ur_socket_open(struct ur_socket *sock, const union ur_sockaddr *address, uint8_t gid_index)
+{
+	struct ur_socket opened;
+	int error = create(&opened, address);
+
+	if (error)
+		return error;
+	opened.gid_index = gid_index;
+	return finish(&opened, bind_and_configure(&opened) == 0, sock);
+}
+
+/* ---- Groups ---- */
+
+/*
+ * Being bound to the interface keeps out what is sent to a group of the same address on another
+ * network.
+ */
+static int share(int fd, unsigned if_index)
+{
+	if (set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) < 0)
+		return -1;
+	return set_option(fd, SOL_SOCKET, SO_BINDTOIFINDEX, (int)if_index);
+}
+
+static int join(const struct ur_socket *sock, unsigned if_index)
+{
+	const struct ip_mreqn ipv4 = { .imr_multiaddr = sock->address.v4.sin_addr,
+				       .imr_ifindex = (int)if_index };
+	const struct ipv6_mreq ipv6 = { .ipv6mr_multiaddr = sock->address.v6.sin6_addr,
+					.ipv6mr_interface = if_index };
+
+	if (ur_address_is_ipv4(&sock->address))
+		return setsockopt(sock->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &ipv4, sizeof(ipv4));
+	return setsockopt(sock->fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &ipv6, sizeof(ipv6));
+}
+
+int ur_socket_open_group(struct ur_socket *sock, const union ur_sockaddr *address,
+			 unsigned if_index, const struct ur_group *group)
+{
+	struct ur_socket opened;
+	int error = create(&opened, address);
+
+	if (error)
+		return error;
+	opened.group = group;
+	return finish(&opened,
+		      share(opened.fd, if_index) == 0 && bind_and_configure(&opened) == 0 &&
+			      join(&opened, if_index) == 0,
+		      sock);
+}
+
+int ur_socket_send_groups_to(const struct ur_socket *sock, unsigned if_index)
+{
+	const struct ip_mreqn ipv4 = { .imr_ifindex = (int)if_index };
+	int error = ur_address_is_ipv4(&sock->address)
+			    ? setsockopt(sock->fd, IPPROTO_IP, IP_MULTICAST_IF, &ipv4, sizeof(ipv4))
+			    : set_option(sock->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)if_index);
+
+	return error ? errno : 0;
+}
+
+/* ---- Use ---- */
 
 void ur_socket_close(struct ur_socket *sock)
 {

@@ -28,7 +28,7 @@ int ur_datagram_set_address(const struct ur_qp *qp, struct ur_send_wqe *wqe,
 
 	/* The context first of all, since those of other devices are no struct ur_ah. */
 	if (!verbs || verbs->context != qp->verbs.context || ah->pd != qp->pd || qpn == 0 ||
-	    qpn > UR_24_BITS)
+	    qpn > UR_24_BITS || ah->is_group != (qpn == UR_MULTICAST_QPN))
 		return EINVAL;
 	wqe->path = ah->path;
 	ur_address_set_port(&wqe->path.remote, port_for(ah, qpn));
@@ -64,13 +64,17 @@ struct ur_packet ur_datagram_packet(const struct ur_qp *qp, const struct ur_send
 /* ---- Receiving ---- */
 
 static void make_header(const struct ur_qp *qp, const struct ur_packet *packet,
-			const struct ur_path *from, uint8_t header[UR_GRH_SIZE])
+			const struct ur_path *from, const struct ur_group *group,
+			uint8_t header[UR_GRH_SIZE])
 {
 	size_t udp_length = sizeof(struct udphdr) + ur_packet_size(packet);
 	struct ur_flow flow = { .source = from->remote };
 	bool is_ipv4 = ur_address_is_ipv4(&from->remote);
 
-	ur_device_address(qp->device, from->gid_index, &flow.dest);
+	if (group)
+		ur_device_gid_address(qp->device, &group->gid, &flow.dest);
+	else
+		ur_device_address(qp->device, from->gid_index, &flow.dest);
 	memset(header, 0, UR_GRH_SIZE - UR_IPV4_HEADER_SIZE);
 	ur_ip_header(&flow, 0, udp_length,
 		     header + (is_ipv4 ? UR_GRH_SIZE - UR_IPV4_HEADER_SIZE : 0));
@@ -78,7 +82,8 @@ static void make_header(const struct ur_qp *qp, const struct ur_packet *packet,
 
 /* The data first: if that has room, the header in front of it has it, too. */
 static enum ibv_wc_status write_message(const struct ur_qp *qp, const struct ur_recv_wqe *wqe,
-					const struct ur_packet *packet, const struct ur_path *from)
+					const struct ur_packet *packet, const struct ur_path *from,
+					const struct ur_group *group)
 {
 	const struct ur_pd *pd = qp->srq ? qp->srq->pd : qp->pd;
 	uint8_t header[UR_GRH_SIZE];
@@ -88,7 +93,7 @@ static enum ibv_wc_status write_message(const struct ur_qp *qp, const struct ur_
 
 	if (status != IBV_WC_SUCCESS)
 		return status;
-	make_header(qp, packet, from, header);
+	make_header(qp, packet, from, group, header);
 	return ur_scatter(qp->device, pd, wqe->sges, wqe->sge_count, 0, header, UR_GRH_SIZE);
 }
 
@@ -111,9 +116,9 @@ static void complete(struct ur_qp *qp, const struct ur_recv_wqe *wqe,
 }
 
 static void deliver(struct ur_qp *qp, const struct ur_recv_wqe *wqe, const struct ur_packet *packet,
-		    const struct ur_path *from)
+		    const struct ur_path *from, const struct ur_group *group)
 {
-	struct ibv_wc wc = { .status = write_message(qp, wqe, packet, from),
+	struct ibv_wc wc = { .status = write_message(qp, wqe, packet, from, group),
 			     .opcode = IBV_WC_RECV };
 
 	if (wc.status == IBV_WC_SUCCESS) {
@@ -126,7 +131,7 @@ static void deliver(struct ur_qp *qp, const struct ur_recv_wqe *wqe, const struc
 }
 
 void ur_datagram_receive(struct ur_qp *qp, const struct ur_packet *packet,
-			 const struct ur_path *from)
+			 const struct ur_path *from, const struct ur_group *group)
 {
 	struct ur_counters *counters = &qp->device->counters;
 	struct ur_recv_wqe wqe;
@@ -136,5 +141,5 @@ void ur_datagram_receive(struct ur_qp *qp, const struct ur_packet *packet,
 	else if (!ur_take_recv(qp, &wqe))
 		counters->rx_no_receive++;
 	else
-		deliver(qp, &wqe, packet, from);
+		deliver(qp, &wqe, packet, from, group);
 }

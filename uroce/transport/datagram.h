@@ -13,6 +13,7 @@
 
 #include "../link/carrier.h"
 
+struct ur_group;
 struct ur_qp;
 struct ur_send_wqe;
 
@@ -27,7 +28,8 @@ struct ur_send_wqe;
 /*
  * Sets where an entry of the send queue goes to; the address handle may go after that. qkey: with its
  * upper bit set it stands for the queue pair's own. Returns 0, or EINVAL: no address handle of the queue
- * pair's protection domain, or no number that a queue pair can have. Needs no lock.
+ * pair's protection domain, or no number that a queue pair can have, or UR_MULTICAST_QPN and not a
+ * group's address, or the other way round. Needs no lock.
  */
 int ur_datagram_set_address(const struct ur_qp *qp, struct ur_send_wqe *wqe,
 			    const struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
@@ -44,12 +46,13 @@ int ur_datagram_check(const struct ur_qp *qp, const struct ur_send_wqe *wqe);
 struct ur_packet ur_datagram_packet(const struct ur_qp *qp, const struct ur_send_wqe *wqe);
 
 /*
- * A datagram that has come. One that finds no receive is dropped, as one without the queue pair's Q_Key.
- * One that the receive is too small for ends that with IBV_WC_LOC_LEN_ERR, and the queue pair goes on: what
- * anybody can send must not be its end (of an unreliable service's length errors the specification says the
- * same: section 9.9.3, classes D and E). A receive whose memory may not be written is the program's own mistake, and the end (class A).
+ * A datagram that has come; group: that it was sent to, NULL: to the queue pair alone. One that finds no
+ * receive is dropped, as one without the queue pair's Q_Key. One that the receive is too small for ends
+ * that with IBV_WC_LOC_LEN_ERR, and the queue pair goes on: what anybody can send must not be its end (of an
+ * unreliable service's length errors the specification says the same: section 9.9.3, classes D and E). A
+ * receive whose memory may not be written is the program's own mistake, and the end (class A).
  */
 void ur_datagram_receive(struct ur_qp *qp, const struct ur_packet *packet,
-			 const struct ur_path *from);
+			 const struct ur_path *from, const struct ur_group *group);
 
 #endif

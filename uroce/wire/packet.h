@@ -17,6 +17,8 @@
 #define UR_MAX_HEADERS  (UR_BTH_SIZE + 28)
 #define UR_24_BITS      UINT32_C(0xffffff)
 #define UR_DEFAULT_PKEY 0xffff
+/* Stands for all queue pairs that are attached to the group that a packet is sent to. */
+#define UR_MULTICAST_QPN UR_24_BITS
 
 /* Opcodes: the upper three bits are the service, the lower five the operation (table 38). */
 enum ur_opcode {

@@ -19,8 +19,9 @@ const struct ur_link_address *node_addresses(void)
 {
 	static struct ur_link_address addresses[NODE_ADDRESSES];
 
-	addresses[0] = (struct ur_link_address){ network_address("127.0.0.1", 0), IPV4_GID };
-	addresses[1] = (struct ur_link_address){ network_address("::1", 0), IPV6_GID };
+	addresses[0] =
+		(struct ur_link_address){ network_address("127.0.0.1", 0), IPV4_GID, LOOPBACK };
+	addresses[1] = (struct ur_link_address){ network_address("::1", 0), IPV6_GID, LOOPBACK };
 	return addresses;
 }
 

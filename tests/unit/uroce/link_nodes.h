@@ -17,6 +17,7 @@
 #define IPV4_GID       0
 #define IPV6_GID       1
 #define NODE_ADDRESSES 2
+#define LOOPBACK       1 /* the interface of that number is lo in every network namespace */
 
 struct arrival {
 	struct ur_packet packet; /* its payload points to the next */

@@ -252,7 +252,7 @@ static void receive_request(struct ur_qp *qp, const struct ur_packet *packet, ui
 			    const struct ur_path *from)
 {
 	if (flags & UR_IS_UD)
-		ur_datagram_receive(qp, packet, from);
+		ur_datagram_receive(qp, packet, from, NULL);
 	else if (flags & UR_IS_UC)
 		ur_unreliable_receive(qp, packet);
 	else

@@ -145,7 +145,7 @@ static void test_there_are_256_numbers_and_no_more(void **state)
 
 static int open_with_address(union ur_sockaddr address)
 {
-	const struct ur_link_address addresses[] = { { address, 0 } };
+	const struct ur_link_address addresses[] = { { address, 0, 0 } };
 	int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	struct ur_counters counters = { 0 };
 	struct ur_link *link = NULL;
@@ -319,8 +319,8 @@ static void test_packets_to_different_peers_go_out_as_different_messages(void **
 static void test_packets_go_out_from_the_address_of_their_path(void **state)
 {
 	const struct ur_link_address addresses[] = {
-		{ network_address("127.0.0.2", 0), 0 },
-		{ network_address("127.0.0.3", 0), 1 },
+		{ network_address("127.0.0.2", 0), 0, 0 },
+		{ network_address("127.0.0.3", 0), 1, 0 },
 	};
 	struct pair *pair = *state;
 	struct ur_path path = path_to(pair->b, IPV4_GID);

@@ -1131,14 +1131,10 @@ static void test_devices_are_open_and_stay_so(void **state)
 static void test_what_is_not_there_is_refused(void **state)
 {
 	struct rdma_addrinfo xrc = { .ai_port_space = RDMA_PS_IB, .ai_qp_type = IBV_QPT_XRC_SEND };
-	struct rdma_cm_join_mc_attr_ex attr = { 0 };
 	struct ibv_ece ece = { .vendor_id = 1, .options = 1 };
 	struct rdma_cm_id *id = on.ids[CLIENT] = create_id(CLIENT, RDMA_PS_UDP);
 
 	(void)state;
-	assert_fails(EOPNOTSUPP, rdma_join_multicast(id, address_of("224.0.0.9", 0), NULL));
-	assert_fails(EOPNOTSUPP, rdma_join_multicast_ex(id, &attr, NULL));
-	assert_fails(EOPNOTSUPP, rdma_leave_multicast(id, address_of("224.0.0.9", 0)));
 	assert_fails(EOPNOTSUPP, rsocket(AF_INET, SOCK_STREAM, 0));
 	assert_fails(EOPNOTSUPP, rdma_create_ep(&id, &xrc, NULL, NULL));
 	assert_int_equal(rdma_set_local_ece(id, &ece), 0);

@@ -1,6 +1,8 @@
 /*
  * Event channels and events of the connection manager.
  */
+#include "../cm/multicast.h"
+
 #include "cm.h"
 
 /* ---- Channels ---- */
@@ -64,6 +66,17 @@ static bool follow_rejection(struct ur_event *event)
 	return true;
 }
 
+static bool follow_join(struct ur_event *event)
+{
+	int error = ur_membership_attach(ur_membership_of(event), event->verbs.id->qp);
+
+	if (error) {
+		event->verbs.event = RDMA_CM_EVENT_MULTICAST_ERROR;
+		event->verbs.status = -error;
+	}
+	return true;
+}
+
 static bool prepare(struct ur_event *event)
 {
 	switch (event->verbs.event) {
@@ -75,6 +88,8 @@ static bool prepare(struct ur_event *event)
 		return follow_rejection(event);
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return ur_id_of(event->verbs.id)->state != UR_ID_FAILED;
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+		return follow_join(event);
 	default:
 		return true;
 	}

@@ -37,28 +37,6 @@ bool ur_cm_is_ours(void)
 
 /* ---- Refused ---- */
 
-UR_EXPORT int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context)
-{
-	if (!ur_cm_is_ours())
-		return UR_FORWARD(-1, rdma_join_multicast, id, addr, context);
-	return ur_cm_result(EOPNOTSUPP);
-}
-
-UR_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
-				     void *context)
-{
-	if (!ur_cm_is_ours())
-		return UR_FORWARD(-1, rdma_join_multicast_ex, id, attr, context);
-	return ur_cm_result(EOPNOTSUPP);
-}
-
-UR_EXPORT int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr)
-{
-	if (!ur_cm_is_ours())
-		return UR_FORWARD(-1, rdma_leave_multicast, id, addr);
-	return ur_cm_result(EOPNOTSUPP);
-}
-
 /*
  * The other functions of rsockets take what this one returns. They would call our functions, and
  * then look behind our ids.

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "../cm/multicast.h"
 #include "../core/qp.h"
 #include "cm.h"
 #include "operations.h"
@@ -262,6 +263,7 @@ UR_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 	}
 	if (!id || !id->qp)
 		return;
+	ur_id_detach_all(ur_id_of(id));
 	ur_qp_destroy((struct ur_qp *)id->qp);
 	id->qp = NULL;
 	destroy_queues(id);

@@ -7,6 +7,7 @@
 
 #include "../core/log.h"
 #include "../link/address.h"
+#include "multicast.h"
 #include "shared_context.h"
 
 #define PKEY htons(0xffff)
@@ -111,6 +112,7 @@ void ur_id_destroy(struct ur_cm_id *id)
 	discard_events(id);
 	if (id->verbs.event)
 		ur_event_acknowledge((struct ur_event *)id->verbs.event);
+	ur_id_leave_all(id);
 	ur_event_wait_acknowledged(&id->events);
 	/* Not before: who handles an event may still use it. */
 	if (id->connection)
@@ -127,9 +129,10 @@ int ur_id_move(struct ur_cm_id *id, struct ur_event_channel *channel)
 {
 	int error = ur_event_source_move(&id->events, channel);
 
-	if (!error)
-		id->verbs.channel = &id->events.channel->verbs;
-	return error;
+	if (error)
+		return error;
+	id->verbs.channel = &id->events.channel->verbs;
+	return ur_id_move_memberships(id);
 }
 
 void ur_id_post(struct ur_cm_id *id, struct ur_event *event)

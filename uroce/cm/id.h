@@ -39,6 +39,7 @@ struct ur_cm_id {
 	bool passive;
 	/* Of the own queue pair: agreed, or what the peer's request allows. */
 	uint8_t responder_resources, initiator_depth;
+	struct ur_membership *memberships; /* in multicast groups, see multicast.h */
 
 	/* Options. */
 	bool shares_port;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "../core/interface.h"
 #include "../link/address.h"
 
 /* As the system's default. */
@@ -43,6 +44,13 @@ struct ur_device *ur_cm_device_of(const union ur_sockaddr *address)
 	if (is_link_local(address) && address->v6.sin6_scope_id == 0)
 		return NULL;
 	return ur_devices_find(&gid, is_link_local(address) ? address->v6.sin6_scope_id : 0);
+}
+
+static bool is_group(const union ur_sockaddr *address)
+{
+	const union ibv_gid gid = ur_cm_gid_of(address);
+
+	return ur_gid_is_group(&gid);
 }
 
 /* ---- What the system says ---- */
@@ -102,18 +110,31 @@ static int make_path(struct ur_cm_route *route)
 
 	if (gid_index < 0)
 		return ENODEV;
+	if (is_group(&route->dest))
+		return ur_device_group_path(route->device, &attr, &route->path);
 	return ur_device_path(route->device, &attr, UR_UDP_PORT, &route->path);
+}
+
+/* To a group all goes out where the source is, whatever other interfaces would do. */
+static void take_source(const union ur_sockaddr *source, const union ur_sockaddr *dest,
+			struct ur_cm_route *route)
+{
+	route->source = *source;
+	route->dest = *dest;
 }
 
 int ur_cm_route(const union ur_sockaddr *source, const union ur_sockaddr *dest,
 		struct ur_cm_route *route)
 {
 	bool chosen = source && !ur_address_is_any(source);
-	int error;
+	int error = 0;
 
 	if (source && source->any.sa_family != dest->any.sa_family)
 		return EINVAL;
-	error = ask_system(chosen ? source : NULL, dest, route);
+	if (chosen && is_group(dest))
+		take_source(source, dest, route);
+	else
+		error = ask_system(chosen ? source : NULL, dest, route);
 	if (error)
 		return error;
 	route->device = ur_cm_device_of(&route->source);

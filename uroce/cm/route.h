@@ -29,7 +29,7 @@ union ibv_gid ur_cm_gid_of(const union ur_sockaddr *address);
 
 /*
  * The way to dest as the system routes it, from source (NULL or any address: the system chooses).
- * Ports are kept. To an any address is to this host, as with TCP. To an address of 127.0.0.0/8 that
+ * Ports are kept. dest can be a multicast group. To an any address is to this host, as with TCP. To an address of 127.0.0.0/8 that
  * no process can have there is a way, through uroce_lo, but nobody answers.
  * Returns 0; ENODEV: no device of ours has the source; or what the system says (ENETUNREACH,
  * EADDRNOTAVAIL, EINVAL: families differ, …).

@@ -127,7 +127,8 @@ static void handle_packet(struct ur_delivery *delivery, const uint8_t *data, siz
 		return;
 	if (is_ours(delivery, packet.dest_qpn))
 		delivery->receive(delivery->user_data, &packet, &delivery->from);
-	else if (!ur_receiver_pass_on(delivery->receiver, (uint8_t)(packet.dest_qpn >> 16), false))
+	else if (packet.dest_qpn == UR_MULTICAST_QPN ||
+		 !ur_receiver_pass_on(delivery->receiver, (uint8_t)(packet.dest_qpn >> 16), false))
 		delivery->receiver->counters->rx_unknown_qp++;
 }
 

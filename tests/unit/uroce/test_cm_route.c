@@ -15,6 +15,7 @@
 /* ---- A network of its own: loopback, and an interface to nowhere ---- */
 
 #define INTERFACE "tap0"
+#define TENTATIVE 0x40
 
 static unsigned if_index; /* 0: the system has no such interfaces */
 
@@ -61,6 +62,22 @@ static void use_addresses_at_once(void)
 	close(fd);
 }
 
+/* Whether the system is still to say that nobody else has one: it does that beside, at any time. */
+static bool has_tentative_address(void)
+{
+	FILE *file = fopen("/proc/net/if_inet6", "re");
+	char name[IFNAMSIZ];
+	unsigned flags;
+	bool found = false;
+
+	if (!file)
+		exit(1);
+	while (fscanf(file, "%*s %*x %*x %*x %x %15s", &flags, name) == 2)
+		found = found || (strcmp(name, INTERFACE) == 0 && flags & TENTATIVE);
+	fclose(file);
+	return found;
+}
+
 static void add_interface(void)
 {
 	struct ifreq request = { .ifr_name = INTERFACE, .ifr_flags = IFF_TAP | IFF_NO_PI };
@@ -81,6 +98,8 @@ static void add_interface(void)
 	close(fd);
 	add_ipv6("fd00:9::1");
 	add_ipv6("fe80::9");
+	while (has_tentative_address())
+		usleep(1000);
 }
 
 static void needs_interface(void)

@@ -15,11 +15,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define OWN_ID   0x01000001
-#define PEER_ID  0x02000002
-#define OWN_QPN  0x11
-#define PEER_QPN 0x22
-#define KINDS    (UR_CM_SIDR_REP - UR_CM_REQ + 1)
+#define OWN_ID     0x01000001
+#define PEER_ID    0x02000002
+#define OWN_QPN    0x11
+#define PEER_QPN   0x22
+#define UROCE_GUID 0x7572000000
+#define KINDS      (UR_CM_APR - UR_CM_REQ + 1)
 
 /* Each at most once: replied or requested, established, two ends, and the last. */
 #define MAX_EVENTS 6
@@ -38,6 +39,12 @@ static void on_send(struct ur_endpoint *endpoint, const struct ur_cm_message *me
 	sent++;
 }
 
+static void on_knock(struct ur_endpoint *endpoint)
+{
+	assert(endpoint->peer_is_uroce || endpoint->state == UR_ENDPOINT_REQ_SENT ||
+	       endpoint->state == UR_ENDPOINT_SIDR_REQ_SENT);
+}
+
 static void on_event(struct ur_endpoint *endpoint, enum ur_cm_event_kind kind,
 		     const struct ur_cm_message *message)
 {
@@ -52,13 +59,18 @@ static void on_event(struct ur_endpoint *endpoint, enum ur_cm_event_kind kind,
 static struct ur_cm_message make_message(uint8_t kind, uint8_t what)
 {
 	struct ur_cm_message message = { .kind = (uint16_t)(UR_CM_REQ + kind % KINDS) };
+	uint64_t guid = what & 8 ? UROCE_GUID : 0;
 
 	message.local_id = what & 1 ? what : PEER_ID;
 	message.remote_id = what & 2 ? 0 : OWN_ID;
 	if (message.kind == UR_CM_SIDR_REP)
 		message.local_id = OWN_ID;
 	if (message.kind == UR_CM_REQ)
-		message.req.qpn = PEER_QPN;
+		message.req = (struct ur_cm_req){ .qpn = PEER_QPN, .ca_guid = guid };
+	if (message.kind == UR_CM_REP)
+		message.rep.ca_guid = guid;
+	if (message.kind == UR_CM_APR)
+		message.apr.status = what >> 2 & 3;
 	if (message.kind == UR_CM_DREQ)
 		message.dreq.remote_qpn = what & 4 ? what : OWN_QPN;
 	if (message.kind == UR_CM_REJ)
@@ -83,16 +95,18 @@ static void receive(struct ur_endpoint *endpoint, const struct ur_cm_message *me
 
 static void call(struct ur_endpoint *endpoint, uint8_t kind, uint64_t now)
 {
-	struct ur_cm_message message = { .kind = (uint16_t)(UR_CM_REQ + kind % (KINDS + 2)) };
+	struct ur_cm_message message = { .kind = (uint16_t)(UR_CM_REQ + kind % (KINDS + 3)) };
 
 	if (message.kind == UR_CM_REQ)
 		message.req.qpn = OWN_QPN;
 	if (message.kind == UR_CM_REP)
 		message.rep.qpn = OWN_QPN;
-	if (message.kind <= UR_CM_SIDR_REP)
+	if (message.kind <= UR_CM_APR)
 		ur_endpoint_send(endpoint, &message, now);
-	else if (message.kind == UR_CM_SIDR_REP + 1)
-		ur_endpoint_established(endpoint);
+	else if (message.kind == UR_CM_APR + 1)
+		ur_endpoint_established(endpoint, now);
+	else if (message.kind == UR_CM_APR + 2)
+		ur_endpoint_hear_nobody(endpoint, now);
 	else
 		ur_endpoint_end_stale(endpoint, now);
 }
@@ -105,7 +119,7 @@ static void run_to(struct ur_endpoint *endpoint, uint64_t end)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct ur_endpoint_hooks hooks = { on_send, on_event };
+	static const struct ur_endpoint_hooks hooks = { on_send, on_knock, on_event };
 	struct ur_endpoint endpoint;
 	uint64_t now = 0;
 

@@ -116,7 +116,6 @@ class Failures(SyncTest):
         self.assert_one_error(server, "receive failed: the peer has ended the connection", 1)
 
 
-@unittest.skipUnless(IN_GUEST, "only the kernel tells of a killed process")
 class Killed(SyncTest):
     """The peer is killed; where it stands then, a full pipe says."""
 

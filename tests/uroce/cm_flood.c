@@ -131,8 +131,9 @@ static size_t build_of_kind(struct flood *flood, uint16_t kind, uint8_t *data)
 
 static size_t build_answer(struct flood *flood, uint8_t *data)
 {
-	static const uint16_t answers[] = { UR_CM_MRA,  UR_CM_REJ,  UR_CM_REP,     UR_CM_RTU,
-					    UR_CM_DREQ, UR_CM_DREP, UR_CM_SIDR_REP };
+	static const uint16_t answers[] = { UR_CM_MRA, UR_CM_REJ,      UR_CM_REP,
+					    UR_CM_RTU, UR_CM_DREQ,     UR_CM_DREP,
+					    UR_CM_LAP, UR_CM_SIDR_REP, UR_CM_APR };
 
 	return build_of_kind(flood, answers[random_number(flood) % COUNT(answers)], data);
 }
@@ -169,9 +170,9 @@ static size_t build_random_payload(struct flood *flood, uint8_t *data)
 /* A third are messages of the kinds that there are. */
 static size_t build_garbage(struct flood *flood, uint8_t *data)
 {
-	unsigned choice = random_number(flood) % (UR_CM_SIDR_REP + 3);
+	unsigned choice = random_number(flood) % (UR_CM_APR + 3);
 
-	if (choice >= UR_CM_REQ && choice <= UR_CM_SIDR_REP)
+	if (choice >= UR_CM_REQ && choice <= UR_CM_APR)
 		return build_of_kind(flood, (uint16_t)choice, data);
 	return choice % 2 == 0 ? build_random_packet(flood, data)
 			       : build_random_payload(flood, data);

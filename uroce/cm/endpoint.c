@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "../core/clock.h"
+#include "../core/guid.h"
 
 /* What a REJ or an MRA answers. */
 enum { ABOUT_REQ, ABOUT_REP, ABOUT_OTHER };
 
-#define SIDR_REJECTED 2
+/* Status of a SIDR_REP. */
+enum { SIDR_UNSUPPORTED = 1, SIDR_REJECTED };
 
 /* ---- Saying and waiting ---- */
 
@@ -45,6 +47,13 @@ static void say_again(struct ur_endpoint *endpoint)
 	endpoint->hooks->send(endpoint, &endpoint->sent);
 }
 
+/* Is not kept. */
+static void say_aside(struct ur_endpoint *endpoint, struct ur_cm_message *message)
+{
+	set_ids(endpoint, message);
+	endpoint->hooks->send(endpoint, message);
+}
+
 static void enter(struct ur_endpoint *endpoint, enum ur_endpoint_state state)
 {
 	endpoint->state = state;
@@ -56,6 +65,32 @@ static void enter_for(struct ur_endpoint *endpoint, enum ur_endpoint_state state
 {
 	endpoint->state = state;
 	endpoint->deadline = now + ms * UR_NS_PER_MS;
+	endpoint->patience = endpoint->deadline;
+}
+
+/* When to ask whether the peer is there. */
+static uint64_t next_probe(const struct ur_endpoint *endpoint, uint64_t now)
+{
+	const uint64_t step = UR_CM_PROBE_STEP_MS * UR_NS_PER_MS;
+	uint64_t ms = UR_CM_PROBE_FACTOR * endpoint->first_interval_ms;
+
+	if (endpoint->sent.kind != UR_CM_REP)
+		ms += UR_CM_PROBE_DELAY_MS;
+	return (now + ms * UR_NS_PER_MS + step - 1) / step * step;
+}
+
+/* Where there is nothing to wait for but the program, and the peer's end. */
+static void rest(struct ur_endpoint *endpoint, enum ur_endpoint_state state, uint64_t now)
+{
+	enter(endpoint, state);
+	if (endpoint->peer_is_uroce)
+		endpoint->deadline = next_probe(endpoint, now);
+}
+
+static bool is_at_rest(const struct ur_endpoint *endpoint)
+{
+	return endpoint->state == UR_ENDPOINT_REP_RCVD ||
+	       endpoint->state == UR_ENDPOINT_ESTABLISHED;
 }
 
 /* The message is repeated while the state lasts. */
@@ -147,8 +182,24 @@ static void say_mra(struct ur_endpoint *endpoint, uint8_t about)
 		.mra = { .message = about, .service_timeout = UR_CM_SERVICE_TIMEOUT },
 	};
 
-	set_ids(endpoint, &mra);
-	endpoint->hooks->send(endpoint, &mra);
+	say_aside(endpoint, &mra);
+}
+
+/* Whoever asks for an alternate path learns that the connection is there. */
+static void say_apr(struct ur_endpoint *endpoint, const struct ur_cm_message *lap)
+{
+	struct ur_cm_message apr = { .kind = UR_CM_APR, .apr.status = UR_CM_PATH_UNSUPPORTED };
+
+	set_ids(endpoint, &apr);
+	apr.transaction_id = lap->transaction_id;
+	endpoint->hooks->send(endpoint, &apr);
+}
+
+static void say_lap(struct ur_endpoint *endpoint)
+{
+	struct ur_cm_message lap = { .kind = UR_CM_LAP, .lap.remote_qpn = endpoint->remote_qpn };
+
+	say_aside(endpoint, &lap);
 }
 
 /* ---- What the program says ---- */
@@ -175,11 +226,12 @@ static int say_reply(struct ur_endpoint *endpoint, const struct ur_cm_message *m
 	return 0;
 }
 
-static int say_ready(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+static int say_ready(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+		     uint64_t now)
 {
 	if (endpoint->state != UR_ENDPOINT_REP_RCVD)
 		return EINVAL;
-	enter(endpoint, UR_ENDPOINT_ESTABLISHED);
+	rest(endpoint, UR_ENDPOINT_ESTABLISHED, now);
 	say(endpoint, message);
 	say_event(endpoint, UR_CM_EVENT_ESTABLISHED, NULL);
 	return 0;
@@ -239,7 +291,7 @@ int ur_endpoint_send(struct ur_endpoint *endpoint, const struct ur_cm_message *m
 	case UR_CM_REP:
 		return say_reply(endpoint, message, now);
 	case UR_CM_RTU:
-		return say_ready(endpoint, message);
+		return say_ready(endpoint, message, now);
 	case UR_CM_REJ:
 		return say_no(endpoint, message, now);
 	case UR_CM_SIDR_REP:
@@ -251,11 +303,11 @@ int ur_endpoint_send(struct ur_endpoint *endpoint, const struct ur_cm_message *m
 	}
 }
 
-int ur_endpoint_established(struct ur_endpoint *endpoint)
+int ur_endpoint_established(struct ur_endpoint *endpoint, uint64_t now)
 {
 	if (endpoint->state != UR_ENDPOINT_REP_SENT)
 		return EINVAL;
-	enter(endpoint, UR_ENDPOINT_ESTABLISHED);
+	rest(endpoint, UR_ENDPOINT_ESTABLISHED, now);
 	say_event(endpoint, UR_CM_EVENT_ESTABLISHED, NULL);
 	return 0;
 }
@@ -302,6 +354,19 @@ static void take_sidr_req(struct ur_endpoint *endpoint)
 }
 
 /*
+ * What kind the peer is is not known before its REP; to repeat a REQ is every active side's
+ * right.
+ */
+static void wait_on(struct ur_endpoint *endpoint, uint64_t now)
+{
+	uint64_t probe = UR_NEVER;
+
+	if (endpoint->peer_is_uroce || endpoint->state == UR_ENDPOINT_REQ_SENT)
+		probe = next_probe(endpoint, now);
+	endpoint->deadline = probe < endpoint->patience ? probe : endpoint->patience;
+}
+
+/*
  * Capped, once for each time that we ask, and it gives no further retries, so the peer cannot make
  * us wait for ever.
  */
@@ -312,21 +377,24 @@ static void take_mra(struct ur_endpoint *endpoint, const struct ur_cm_message *m
 	unsigned exponent = mra->service_timeout < UR_CM_MAX_SERVICE_TIMEOUT
 				    ? mra->service_timeout
 				    : UR_CM_MAX_SERVICE_TIMEOUT;
-	uint64_t deadline = now + (UINT64_C(4096) << exponent);
+	uint64_t patience = now + (UINT64_C(4096) << exponent);
 	bool about_this = (endpoint->state == UR_ENDPOINT_REQ_SENT && mra->message == ABOUT_REQ) ||
 			  (endpoint->state == UR_ENDPOINT_REP_SENT && mra->message == ABOUT_REP);
 
-	if (!about_this || endpoint->prolonged || deadline <= endpoint->deadline)
+	if (!about_this || endpoint->prolonged || patience <= endpoint->patience)
 		return;
-	endpoint->deadline = deadline;
+	endpoint->patience = patience;
 	endpoint->prolonged = true;
+	wait_on(endpoint, now);
 }
 
-static void take_first_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+static void take_first_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+			   uint64_t now)
 {
 	endpoint->remote_id = message->local_id;
 	endpoint->remote_qpn = message->rep.qpn;
-	enter(endpoint, UR_ENDPOINT_REP_RCVD);
+	endpoint->peer_is_uroce = ur_guid_is_uroce(message->rep.ca_guid);
+	rest(endpoint, UR_ENDPOINT_REP_RCVD, now);
 	say_event(endpoint, UR_CM_EVENT_REPLIED, message);
 }
 
@@ -337,10 +405,11 @@ static void refuse_rep(struct ur_endpoint *endpoint, const struct ur_cm_message 
 	say(endpoint, &endpoint->sent);
 }
 
-static void take_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+static void take_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+		     uint64_t now)
 {
 	if (endpoint->state == UR_ENDPOINT_REQ_SENT)
-		take_first_rep(endpoint, message);
+		take_first_rep(endpoint, message, now);
 	else if (endpoint->state == UR_ENDPOINT_REP_RCVD)
 		say_mra(endpoint, ABOUT_REP);
 	else if (endpoint->state == UR_ENDPOINT_ESTABLISHED && endpoint->sent.kind == UR_CM_RTU)
@@ -349,12 +418,18 @@ static void take_rep(struct ur_endpoint *endpoint, const struct ur_cm_message *m
 		refuse_rep(endpoint, message);
 }
 
-static void take_rtu(struct ur_endpoint *endpoint)
+static void take_rtu(struct ur_endpoint *endpoint, uint64_t now)
 {
 	if (endpoint->state != UR_ENDPOINT_REP_SENT)
 		return;
-	enter(endpoint, UR_ENDPOINT_ESTABLISHED);
+	rest(endpoint, UR_ENDPOINT_ESTABLISHED, now);
 	say_event(endpoint, UR_CM_EVENT_ESTABLISHED, NULL);
+}
+
+static void take_lap(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+{
+	if (endpoint->state >= UR_ENDPOINT_REP_SENT && endpoint->state <= UR_ENDPOINT_DREQ_RCVD)
+		say_apr(endpoint, message);
 }
 
 static void take_rej(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
@@ -440,10 +515,10 @@ static void take(struct ur_endpoint *endpoint, const struct ur_cm_message *messa
 		take_rej(endpoint, message, now);
 		break;
 	case UR_CM_REP:
-		take_rep(endpoint, message);
+		take_rep(endpoint, message, now);
 		break;
 	case UR_CM_RTU:
-		take_rtu(endpoint);
+		take_rtu(endpoint, now);
 		break;
 	case UR_CM_DREQ:
 		take_dreq(endpoint, message, now);
@@ -457,16 +532,133 @@ static void take(struct ur_endpoint *endpoint, const struct ur_cm_message *messa
 	case UR_CM_SIDR_REP:
 		take_sidr_rep(endpoint, message);
 		break;
-	default:
+	case UR_CM_LAP:
+		take_lap(endpoint, message);
+		break;
+	default: /* an APR is only a sign of life, or of the contrary */
 		break;
 	}
 }
 
+/* ---- Whether the peer is there ---- */
+
+/* Someone at the peer's address does not know the connection that it had. */
+static bool is_denied(const struct ur_endpoint *endpoint, const struct ur_cm_message *message)
+{
+	bool is_denial = message->kind == UR_CM_REJ
+				 ? endpoint->state == UR_ENDPOINT_ESTABLISHED &&
+					   message->rej.reason == UR_CM_INVALID_COMM_ID
+				 : message->kind == UR_CM_APR &&
+					   message->apr.status == UR_CM_PATH_INVALID_COMM_ID;
+
+	return is_denial && endpoint->peer_is_uroce && is_at_rest(endpoint);
+}
+
+static void note_life(struct ur_endpoint *endpoint, uint64_t now)
+{
+	endpoint->missed_at = 0;
+	endpoint->peer_is_silent = false;
+	if (is_at_rest(endpoint) && endpoint->peer_is_uroce)
+		endpoint->deadline = next_probe(endpoint, now);
+}
+
+/* True: it has been said before, and not just now. */
+static bool is_confirmed(struct ur_endpoint *endpoint, uint64_t now)
+{
+	uint64_t since = now - endpoint->missed_at;
+
+	if (endpoint->missed_at != 0 && since <= UR_CM_MISSED_MS * UR_NS_PER_MS)
+		return since >= UR_CM_TAKEOVER_MS * UR_NS_PER_MS;
+	endpoint->missed_at = now;
+	return false;
+}
+
+static bool is_asking(const struct ur_endpoint *endpoint)
+{
+	return endpoint->state == UR_ENDPOINT_REQ_SENT || endpoint->state == UR_ENDPOINT_REP_SENT ||
+	       endpoint->state == UR_ENDPOINT_DREQ_SENT ||
+	       endpoint->state == UR_ENDPOINT_SIDR_REQ_SENT;
+}
+
+static void ask_soon(struct ur_endpoint *endpoint)
+{
+	uint64_t soon = endpoint->missed_at + UR_CM_TAKEOVER_MS * UR_NS_PER_MS;
+
+	if ((is_at_rest(endpoint) || is_asking(endpoint)) && soon < endpoint->deadline)
+		endpoint->deadline = soon;
+}
+
+/* What the peer, or its host, would have said. */
+static void end_without_peer(struct ur_endpoint *endpoint, uint64_t now)
+{
+	const struct ur_cm_message sidr_rep = { .kind = UR_CM_SIDR_REP,
+						.sidr_rep.status = SIDR_UNSUPPORTED };
+	const struct ur_cm_message rej = { .kind = UR_CM_REJ,
+					   .rej.reason = endpoint->state == UR_ENDPOINT_REQ_SENT
+								 ? UR_CM_INVALID_SERVICE_ID
+								 : UR_CM_INVALID_COMM_ID };
+
+	if (endpoint->state == UR_ENDPOINT_SIDR_REQ_SENT)
+		take_sidr_rep(endpoint, &sidr_rep);
+	else
+		take_rej(endpoint, &rej, now);
+}
+
+static void miss(struct ur_endpoint *endpoint, uint64_t now)
+{
+	if (is_confirmed(endpoint, now))
+		end_without_peer(endpoint, now);
+	else
+		ask_soon(endpoint);
+}
+
+/* Who does not know the peer yet asks whoever has the port. */
+static bool can_be_missed(const struct ur_endpoint *endpoint)
+{
+	return endpoint->peer_is_uroce || endpoint->state == UR_ENDPOINT_REQ_SENT ||
+	       endpoint->state == UR_ENDPOINT_SIDR_REQ_SENT;
+}
+
+void ur_endpoint_hear_nobody(struct ur_endpoint *endpoint, uint64_t now)
+{
+	if (can_be_missed(endpoint))
+		miss(endpoint, now);
+}
+
+static void knock(struct ur_endpoint *endpoint)
+{
+	if (can_be_missed(endpoint))
+		endpoint->hooks->knock(endpoint);
+}
+
+static void probe(struct ur_endpoint *endpoint, uint64_t now)
+{
+	if (endpoint->peer_is_silent || endpoint->missed_at != 0)
+		knock(endpoint);
+	endpoint->peer_is_silent = true;
+	if (is_at_rest(endpoint) && endpoint->sent.kind != UR_CM_REP)
+		say_lap(endpoint);
+	else
+		say_again(endpoint);
+	if (is_at_rest(endpoint))
+		endpoint->deadline = next_probe(endpoint, now);
+	else
+		wait_on(endpoint, now);
+}
+
+/* ---- Input ---- */
+
 void ur_endpoint_receive(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
 			 uint64_t now)
 {
-	if (is_from_peer(endpoint, message))
-		take(endpoint, message, now);
+	if (!is_from_peer(endpoint, message))
+		return;
+	if (is_denied(endpoint, message)) {
+		miss(endpoint, now);
+		return;
+	}
+	note_life(endpoint, now);
+	take(endpoint, message, now);
 }
 
 /* ---- Beginning and end ---- */
@@ -487,8 +679,10 @@ void ur_endpoint_begin(struct ur_endpoint *endpoint, const struct ur_cm_message 
 
 	endpoint->transaction_id = request->transaction_id;
 	endpoint->remote_id = request->local_id;
-	if (is_connection)
+	if (is_connection) {
 		endpoint->remote_qpn = request->req.qpn;
+		endpoint->peer_is_uroce = ur_guid_is_uroce(request->req.ca_guid);
+	}
 	enter(endpoint, is_connection ? UR_ENDPOINT_REQ_RCVD : UR_ENDPOINT_SIDR_REQ_RCVD);
 	say_event(endpoint, is_connection ? UR_CM_EVENT_REQUESTED : UR_CM_EVENT_LOOK_UP, request);
 }
@@ -555,6 +749,9 @@ static void ask_again(struct ur_endpoint *endpoint, uint64_t now)
 	endpoint->prolonged = false;
 	endpoint->interval *= 2;
 	endpoint->deadline = now + endpoint->interval;
+	endpoint->patience = endpoint->deadline;
+	/* First, as a system says only now and then that nobody has a port. */
+	knock(endpoint);
 	say_again(endpoint);
 }
 
@@ -592,6 +789,8 @@ void ur_endpoint_run_timer(struct ur_endpoint *endpoint, uint64_t now)
 		return;
 	if (endpoint->state == UR_ENDPOINT_TIMEWAIT || endpoint->state == UR_ENDPOINT_LINGER)
 		end(endpoint);
+	else if (is_at_rest(endpoint) || now < endpoint->patience)
+		probe(endpoint, now);
 	else if (endpoint->retries_left > 0)
 		ask_again(endpoint, now);
 	else

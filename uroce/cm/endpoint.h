@@ -5,6 +5,22 @@
  *
  * InfiniBand specification volume 1, section 12.9, as Linux reads it
  * (drivers/infiniband/core/cm.c).
+ *
+ * Whether the peer is still there: of a process that is killed the kernel says so if the device is its
+ * (DREQ, REJ); if it is uroce's (see guid.h), nobody. So a side that waits for nothing else asks such a peer
+ * now and then what one that lives answers at once:
+ *
+ *   passive side, established      REP again -> RTU;  not known: REJ
+ *   active side, replied or later  LAP       -> APR (has no alternate paths);  not known: APR
+ *
+ * All that comes of the peer puts that off, so mostly only one side asks: the passive one, which is
+ * sooner. A side that was told to wait by an MRA repeats its message at the same intervals. Where no
+ * process has the peer's port at all, it is the system that says so (see knocker.h).
+ *
+ * It may be said of a peer that lives, while another process takes over the port of its host. So it
+ * is believed when it is said twice, some time apart, and nothing came of the peer in between. Then
+ * the peer has ended the connection, or rejected it. Silence is no end of what is established: as
+ * with a kernel's device, the network may come back.
  */
 #ifndef UR_ENDPOINT_H
 #define UR_ENDPOINT_H
@@ -34,6 +50,22 @@
  */
 #define UR_CM_SERVICE_TIMEOUT     22
 #define UR_CM_MAX_SERVICE_TIMEOUT 24
+
+/*
+ * How often it asks whether the peer is there: on the passive side 10 first_interval_ms, on the
+ * active one longer by UR_CM_PROBE_DELAY_MS; so 0.5 to 1 s, and 1 to 1.5 s. In steps of
+ * UR_CM_PROBE_STEP_MS, so that many connections do not wake their thread one by one.
+ */
+#define UR_CM_PROBE_FACTOR   10
+#define UR_CM_PROBE_DELAY_MS 500
+#define UR_CM_PROBE_STEP_MS  50
+
+/*
+ * How far it must be between two times when it is said that nobody knows the connection: far longer
+ * than a process needs to take over a port (UR_OWNER_TICK_MS). And how far it may be.
+ */
+#define UR_CM_TAKEOVER_MS 300
+#define UR_CM_MISSED_MS   30000
 
 enum ur_endpoint_state {
 	UR_ENDPOINT_IDLE,
@@ -70,6 +102,8 @@ struct ur_endpoint;
 
 struct ur_endpoint_hooks {
 	void (*send)(struct ur_endpoint *endpoint, const struct ur_cm_message *message);
+	/* The peer has been silent: to ask the system there whether anybody has its port. */
+	void (*knock)(struct ur_endpoint *endpoint);
 	/*
 	 * message: NULL where none came. Not after ur_endpoint_release. Must not call the
 	 * endpoint.
@@ -89,11 +123,16 @@ struct ur_endpoint {
 
 	/* What was sent last: is repeated, or kept for duplicates of what it answered. */
 	struct ur_cm_message sent;
-	uint64_t deadline;          /* of what the state waits for; UR_NEVER: of nothing */
+	uint64_t deadline;          /* when there is something to do; UR_NEVER: never */
+	uint64_t patience;          /* how long the answer to what was sent may take */
 	uint32_t first_interval_ms; /* UR_CM_FIRST_INTERVAL_MS, or a little less */
 	uint64_t interval;
 	unsigned retries_left;
 	bool prolonged; /* by an MRA, since it was sent */
+
+	bool peer_is_uroce;
+	bool peer_is_silent; /* since it was last asked whether it is there */
+	uint64_t missed_at;  /* when somebody first did not know it; 0: since then it was heard */
 };
 
 /* IDLE. local_id: not 0. */
@@ -114,11 +153,14 @@ int ur_endpoint_send(struct ur_endpoint *endpoint, const struct ur_cm_message *m
 /*
  * The queue pair received something before the RTU came. Returns 0, or EINVAL: not in this state.
  */
-int ur_endpoint_established(struct ur_endpoint *endpoint);
+int ur_endpoint_established(struct ur_endpoint *endpoint, uint64_t now);
 
 /* A message of the peer. What does not fit the identifiers or the state changes nothing. */
 void ur_endpoint_receive(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
 			 uint64_t now);
+
+/* The system at the peer's address says that nobody has the port of connection managers. */
+void ur_endpoint_hear_nobody(struct ur_endpoint *endpoint, uint64_t now);
 
 /*
  * Whether the peer's queue pair is in use here, so that a request for another connection of it is

@@ -19,20 +19,26 @@ _Static_assert(UR_MAD_SIZE <= UR_BATCH_COPIED, "a message need not stay until th
 /* ---- Sending ---- */
 
 /* The acknowledgement that it asks for does not exist; the kernel's sets the bit, too. */
-void ur_gsi_send_locked(struct ur_device *device, const struct ur_path *path,
-			const struct ur_cm_message *message)
+struct ur_packet ur_gsi_packet(uint32_t psn)
 {
-	struct ur_carrier *carrier = ur_link_carrier(device->link);
-	const struct ur_packet packet = {
+	return (struct ur_packet){
 		.opcode = UR_UD_SEND_ONLY,
 		.ack_request = true,
 		.pkey = UR_DEFAULT_PKEY,
 		.dest_qpn = UR_GSI_QPN,
-		.psn = (uint32_t)device->counters.cm_sent++ & UR_24_BITS,
+		.psn = psn,
 		.qkey = UR_GSI_QKEY,
 		.src_qpn = UR_GSI_QPN,
 		.payload_length = UR_MAD_SIZE,
 	};
+}
+
+void ur_gsi_send_locked(struct ur_device *device, const struct ur_path *path,
+			const struct ur_cm_message *message)
+{
+	struct ur_carrier *carrier = ur_link_carrier(device->link);
+	const struct ur_packet packet =
+		ur_gsi_packet((uint32_t)device->counters.cm_sent++ & UR_24_BITS);
 	uint8_t mad[UR_MAD_SIZE];
 	const struct iovec payload = { mad, sizeof(mad) };
 	const struct ur_tx tx = { .packet = &packet, .payload = &payload, .payload_count = 1 };
@@ -100,6 +106,10 @@ bool ur_gsi_refusal(const struct ur_cm_message *message, struct ur_cm_message *r
 		return true;
 	case UR_CM_SIDR_REQ:
 		deny_service(refusal, message);
+		return true;
+	case UR_CM_LAP:
+		refusal->kind = UR_CM_APR;
+		refusal->apr.status = UR_CM_PATH_INVALID_COMM_ID;
 		return true;
 	default:
 		return false;
@@ -170,7 +180,8 @@ static uint8_t receiver_number(const struct ur_cm_message *message)
 static bool pass_answer(struct ur_device *device, uint8_t number,
 			const struct ur_cm_message *message)
 {
-	bool if_there = message->kind == UR_CM_REP || message->kind == UR_CM_DREQ;
+	bool if_there = message->kind == UR_CM_REP || message->kind == UR_CM_DREQ ||
+			message->kind == UR_CM_LAP;
 
 	return ur_link_pass_on(device->link, number, if_there);
 }

@@ -19,6 +19,9 @@
 void ur_gsi_receive(struct ur_device *device, const struct ur_packet *packet,
 		    const struct ur_path *from);
 
+/* That a message is in, without it. psn: 24 bits. */
+struct ur_packet ur_gsi_packet(uint32_t psn);
+
 /* Sends a message to the queue pair 1 at path (UDP port 4791). Device open, its lock not held. */
 void ur_gsi_send(struct ur_device *device, const struct ur_path *path,
 		 const struct ur_cm_message *message);
@@ -34,8 +37,8 @@ void ur_gsi_send_locked(struct ur_device *device, const struct ur_path *path,
 /*
  * What a message of or for a connection or service that nobody knows is answered by, as by the
  * kernel, so that its sender does not wait in vain: REQ by REJ (invalid service id), REP by REJ
- * (invalid communication id), DREQ by DREP, SIDR_REQ by SIDR_REP (not supported). False: by
- * nothing.
+ * (invalid communication id), DREQ by DREP, SIDR_REQ by SIDR_REP (not supported), and as the
+ * specification says, LAP by APR (invalid communication id). False: by nothing.
  */
 bool ur_gsi_refusal(const struct ur_cm_message *message, struct ur_cm_message *refusal);
 

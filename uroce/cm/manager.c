@@ -17,6 +17,7 @@
 #include "connection.h"
 #include "gsi.h"
 #include "inbox.h"
+#include "knocker.h"
 #include "listener.h"
 #include "terms.h"
 #include "timed_lock.h"
@@ -66,6 +67,7 @@ static struct {
 	unsigned lingering;
 	struct ur_cm_connection *timed;
 	struct ur_cm_connection *ready_first, *ready_last;
+	struct ur_knocker *knockers; /* for each address that one was needed of */
 	/* Whose callback runs. */
 	struct ur_cm_connection *current;
 	struct ur_cm_listener *current_listener;
@@ -120,6 +122,15 @@ static void wake_before(uint64_t deadline)
 		return;
 	manager.sleeping_until = 0;
 	wake();
+}
+
+static int watch(int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
+
+	if (epoll_ctl(manager.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 && errno != EEXIST)
+		return errno;
+	return 0;
 }
 
 /* ---- Devices in use ---- */
@@ -352,6 +363,39 @@ static void send_of_endpoint(struct ur_endpoint *endpoint, const struct ur_cm_me
 	send_message(route->device, &route->path, message);
 }
 
+/* NULL: it cannot be. */
+static struct ur_knocker *open_knocker(const union ur_sockaddr *source)
+{
+	struct ur_knocker *knocker = ur_knocker_open(source);
+
+	if (!knocker || watch(knocker->fd) != 0) {
+		ur_knocker_close(knocker);
+		return NULL;
+	}
+	knocker->next = manager.knockers;
+	manager.knockers = knocker;
+	return knocker;
+}
+
+static struct ur_knocker *knocker_of(const union ur_sockaddr *source)
+{
+	struct ur_knocker *knocker = manager.knockers;
+
+	while (knocker && !ur_address_same_host(&knocker->source, source))
+		knocker = knocker->next;
+	return knocker ? knocker : open_knocker(source);
+}
+
+static void knock_for_endpoint(struct ur_endpoint *endpoint)
+{
+	const struct ur_cm_route *route = &((struct ur_cm_connection *)endpoint)->route;
+	const struct ur_knocker *knocker = knocker_of(&route->source);
+
+	if (knocker)
+		ur_knocker_send(knocker, &route->path.remote, endpoint->local_id,
+				endpoint->remote_id);
+}
+
 /* From now on requests of the same queue pair are wrong. */
 static void learn_from_rep(struct ur_cm_connection *connection, const struct ur_cm_rep *rep)
 {
@@ -390,7 +434,8 @@ static uint32_t new_id(struct ur_device *device)
 static int create(const struct ur_cm_route *route, bool is_datagram,
 		  struct ur_cm_connection **connection)
 {
-	static const struct ur_endpoint_hooks hooks = { send_of_endpoint, event_of_endpoint };
+	static const struct ur_endpoint_hooks hooks = { send_of_endpoint, knock_for_endpoint,
+							event_of_endpoint };
 	struct ur_cm_connection *created = calloc(1, sizeof(*created));
 	int error;
 
@@ -663,6 +708,54 @@ static void take_claimed(const struct ur_claimed *claimed, uint64_t now)
 	take_on_device(&entry, now);
 }
 
+/* ---- Ports that nobody has ---- */
+
+/* What is true of the port concerns all connections to that host. */
+static void note_nobody(const struct ur_device *device, const union ur_sockaddr *host, uint64_t now)
+{
+	struct ur_cm_connection *connection = ur_connection_next(&manager.table, NULL);
+
+	while (connection) {
+		struct ur_cm_connection *next = ur_connection_next(&manager.table, connection);
+
+		if (connection->route.device == device &&
+		    ur_address_same_host(&connection->route.dest, host)) {
+			ur_endpoint_hear_nobody(&connection->endpoint, now);
+			settle(connection);
+		}
+		connection = next;
+	}
+}
+
+/* Believed if it names a connection by both its ids. */
+static void take_report(const struct ur_cm_message *knock, const union ur_sockaddr *host,
+			uint64_t now)
+{
+	struct ur_cm_connection *connection = ur_connection_find(&manager.table, knock->local_id);
+
+	if (connection && connection->endpoint.remote_id == knock->remote_id &&
+	    ur_address_same_host(&connection->route.dest, host))
+		note_nobody(connection->route.device, host, now);
+}
+
+static const struct ur_knocker *find_knocker(int fd)
+{
+	const struct ur_knocker *knocker = manager.knockers;
+
+	while (knocker && knocker->fd != fd)
+		knocker = knocker->next;
+	return knocker;
+}
+
+static void read_knocker(const struct ur_knocker *knocker)
+{
+	union ur_sockaddr host;
+	struct ur_cm_message knock;
+
+	for (unsigned i = 0; i < MESSAGES_AT_ONCE && ur_knocker_hear(knocker, &host, &knock); i++)
+		take_report(&knock, &host, ur_clock_ns());
+}
+
 /* ---- Events ---- */
 
 static struct ur_cm_connection *take_ready(void)
@@ -789,8 +882,12 @@ static bool work(const struct epoll_event *events, int count)
 	bool more;
 
 	for (int i = 0; i < count; i++) {
+		const struct ur_knocker *knocker = find_knocker(events[i].data.fd);
+
 		if (events[i].data.fd == manager.wake_fd)
 			read_wake_fd();
+		else if (knocker)
+			read_knocker(knocker);
 		else
 			read_claim(events[i].data.fd);
 	}
@@ -834,6 +931,16 @@ static void *run(void *argument)
 
 /* ---- Beginning and end ---- */
 
+static void close_knockers(void)
+{
+	while (manager.knockers) {
+		struct ur_knocker *knocker = manager.knockers;
+
+		manager.knockers = knocker->next;
+		ur_knocker_close(knocker);
+	}
+}
+
 /*
  * Of its parent's connections a child has nothing: neither the thread nor the devices' links. The
  * program may still point to them, so they stay where they are.
@@ -846,6 +953,7 @@ static void disown(void)
 		close(manager.epoll_fd);
 		close(manager.wake_fd);
 	}
+	close_knockers();
 	free(manager.inbox.entries);
 	memset(&manager, 0, sizeof(manager));
 	manager.process = process;
@@ -857,15 +965,6 @@ static void disown(void)
 static void prepare_for_forks(void)
 {
 	pthread_atfork(NULL, NULL, disown);
-}
-
-static int watch(int fd)
-{
-	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
-
-	if (epoll_ctl(manager.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 && errno != EEXIST)
-		return errno;
-	return 0;
 }
 
 static int open_descriptors(void)
@@ -1267,7 +1366,7 @@ int ur_cm_established(struct ur_cm_connection *connection)
 
 	lock();
 	if (is_mine(connection)) {
-		error = ur_endpoint_established(&connection->endpoint);
+		error = ur_endpoint_established(&connection->endpoint, ur_clock_ns());
 		set_timer(connection);
 	}
 	unlock();

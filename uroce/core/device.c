@@ -10,19 +10,15 @@
 #include "../link/address.h"
 #include "core/version.h"
 #include "engine.h"
+#include "guid.h"
 #include "interface.h"
 #include "log.h"
-
-#define MACHINE_ID "/etc/machine-id"
 
 /* As the kernel's software devices say that nobody made them. */
 #define VENDOR_ID 0xffffff
 
 /* What there is no limit for but memory: more than anybody wants. */
 #define PLENTY (1 << 20)
-
-#define GUID_LOCAL 0x02 /* in the first byte: not from an assigned number */
-#define GUID_GROUP 0x01
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ur_device *devices; /* in the order they were found */
@@ -40,67 +36,6 @@ static struct ibv_context *mark(struct ibv_device *device, int cmd_fd)
 bool ur_is_ours(const struct ibv_device *device)
 {
 	return device->_ops._dummy1 == mark;
-}
-
-/* ---- GUID ---- */
-
-/*
- * As IPv6 makes an EUI-64 of a MAC, but for the middle, where 0xff and 0xfe would stand: that is the
- * GUID of the kernel's rxe on the same interface, and librdmacm tells devices apart by it.
- */
-static uint64_t guid_from_mac(const uint8_t mac[6])
-{
-	const uint8_t bytes[8] = {
-		mac[0] ^ GUID_LOCAL, mac[1], mac[2], 'u', 'r', mac[3], mac[4], mac[5]
-	};
-	uint64_t guid;
-
-	memcpy(&guid, bytes, sizeof(guid));
-	return guid;
-}
-
-/* FNV-1a, 64 bits. */
-static uint64_t hash(uint64_t value, const char *text)
-{
-	for (; *text; text++)
-		value = (value ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-	return value;
-}
-
-/* What names this machine, also after it has been started anew. */
-static void read_machine_id(char *id, size_t size)
-{
-	FILE *file = fopen(MACHINE_ID, "re");
-	bool found = file && fgets(id, (int)size, file);
-
-	if (file)
-		fclose(file);
-	if (!found && gethostname(id, size) != 0)
-		id[0] = '\0';
-	id[size - 1] = '\0';
-}
-
-static uint64_t guid_from_machine(const char *name)
-{
-	char id[64];
-	uint64_t guid;
-	uint8_t bytes[8];
-
-	read_machine_id(id, sizeof(id));
-	guid = hash(hash(UINT64_C(0xcbf29ce484222325), id), name);
-	memcpy(bytes, &guid, sizeof(bytes));
-	bytes[0] = (uint8_t)((bytes[0] | GUID_LOCAL) & ~GUID_GROUP);
-	memcpy(&guid, bytes, sizeof(guid));
-	return guid;
-}
-
-static uint64_t guid_of(const struct ur_interface *interface)
-{
-	static const uint8_t none[6];
-
-	if (memcmp(interface->mac, none, sizeof(none)) == 0)
-		return guid_from_machine(interface->name);
-	return guid_from_mac(interface->mac);
 }
 
 /* ---- Table of devices, its lock held ---- */
@@ -153,7 +88,7 @@ static void describe(struct ur_device *device, const struct ur_interface *interf
 	device->if_index = interface->index;
 	device->loopback = interface->loopback;
 	device->running = interface->running;
-	device->guid = guid_of(interface);
+	device->guid = ur_guid_of(interface->mac, interface->name);
 	device->mtu = interface->mtu;
 	memcpy(device->gids, interface->gids, sizeof(device->gids));
 	device->gid_count = interface->gid_count;

@@ -126,6 +126,30 @@ static const struct field sidr_rep_fields[] = {
 	FIELD(24, 0, 576, sidr_rep.info),
 };
 
+static const struct field lap_fields[] = {
+	BOTH_IDS,
+	FIELD(12, 0, 24, lap.remote_qpn),
+	FIELD(15, 0, 5, lap.remote_timeout),
+	FIELD(20, 0, 16, lap.path.local_lid),
+	FIELD(22, 0, 16, lap.path.remote_lid),
+	FIELD(24, 0, 128, lap.path.local_gid),
+	FIELD(40, 0, 128, lap.path.remote_gid),
+	FIELD(56, 0, 20, lap.path.flow_label),
+	FIELD(59, 0, 8, lap.path.traffic_class),
+	FIELD(60, 0, 8, lap.path.hop_limit),
+	FIELD(61, 2, 6, lap.path.rate),
+	FIELD(62, 0, 4, lap.path.sl),
+	FIELD(62, 4, 1, lap.path.subnet_local),
+	FIELD(63, 0, 5, lap.path.ack_timeout),
+};
+
+static const struct field apr_fields[] = {
+	BOTH_IDS,
+	FIELD(8, 0, 8, apr.info_length),
+	FIELD(9, 0, 8, apr.status),
+	FIELD(12, 0, 576, apr.info),
+};
+
 #define FIRST_KIND UR_CM_REQ
 
 /* The private data takes all that is left. */
@@ -144,6 +168,8 @@ static const struct kind {
 	[UR_CM_DREP - FIRST_KIND] = { "DREP", only_ids, COUNT(only_ids), 8 },
 	[UR_CM_SIDR_REQ - FIRST_KIND] = { "SIDR_REQ", sidr_req_fields, COUNT(sidr_req_fields), 16 },
 	[UR_CM_SIDR_REP - FIRST_KIND] = { "SIDR_REP", sidr_rep_fields, COUNT(sidr_rep_fields), 96 },
+	[UR_CM_LAP - FIRST_KIND] = { "LAP", lap_fields, COUNT(lap_fields), 64 },
+	[UR_CM_APR - FIRST_KIND] = { "APR", apr_fields, COUNT(apr_fields), 84 },
 };
 
 static const struct field ip_fields[] = {
@@ -268,6 +294,8 @@ static bool has_right_fields(const struct ur_cm_message *message)
 		return message->rej.info_length <= sizeof(message->rej.info);
 	case UR_CM_SIDR_REP:
 		return message->sidr_rep.info_length <= sizeof(message->sidr_rep.info);
+	case UR_CM_APR:
+		return message->apr.info_length <= sizeof(message->apr.info);
 	default:
 		return true;
 	}

@@ -25,6 +25,8 @@ enum ur_cm_kind {
 	UR_CM_DREP = 0x16,
 	UR_CM_SIDR_REQ = 0x17,
 	UR_CM_SIDR_REP = 0x18,
+	UR_CM_LAP = 0x19,
+	UR_CM_APR = 0x1a,
 };
 
 /* "REQ" and the like, for logs; "?" for one that is not known. */
@@ -118,6 +120,26 @@ struct ur_cm_dreq {
 	uint32_t remote_qpn;
 };
 
+/* An alternate path for a connection. Its receiver answers by an APR. */
+struct ur_cm_lap {
+	uint32_t remote_qpn;
+	uint8_t remote_timeout; /* of the answer, exponent of 4.096 us */
+	struct ur_cm_path path;
+};
+
+/* Status of an APR (section 12.8.2), but those that say what is wrong with the path. */
+enum ur_cm_path_status {
+	UR_CM_PATH_LOADED,
+	UR_CM_PATH_INVALID_COMM_ID, /* there is no such connection */
+	UR_CM_PATH_UNSUPPORTED,     /* nobody has alternate paths here */
+};
+
+struct ur_cm_apr {
+	uint8_t info_length;
+	uint8_t status; /* enum ur_cm_path_status, or another */
+	uint8_t info[72];
+};
+
 struct ur_cm_sidr_req {
 	uint16_t pkey;
 	uint64_t service_id;
@@ -149,6 +171,8 @@ struct ur_cm_message {
 		struct ur_cm_dreq dreq;
 		struct ur_cm_sidr_req sidr_req;
 		struct ur_cm_sidr_rep sidr_rep;
+		struct ur_cm_lap lap;
+		struct ur_cm_apr apr;
 	};
 	size_t private_length; /* when decoded: all the room that the kind has */
 	uint8_t private_data[UR_CM_MAX_PRIVATE];

@@ -24,6 +24,9 @@
 #define ACTIVE_QPN  0x111
 #define PASSIVE_QPN 0x222
 
+#define KERNEL_GUID 0x505400fffe123456
+#define UROCE_GUID  0x5054007572123456
+
 /* All repetitions of one message. */
 #define GIVE_UP_NS (25500 * MS)
 
@@ -33,6 +36,9 @@ struct side {
 	unsigned event_count, handled;
 	struct ur_cm_message last; /* that came with an event */
 	bool stays_silent;         /* the program does not react to events */
+	bool port_is_closed;       /* no process has its port: the system says so to who knocks */
+	unsigned knocks;           /* of this side */
+	bool has_knocked_in_vain;
 };
 
 struct flying {
@@ -44,15 +50,16 @@ struct flying {
 static struct side active, passive;
 static struct flying flying[MAX_FLYING];
 static unsigned flying_count;
-static unsigned sent_count[UR_CM_SIDR_REP + 1];
+static unsigned sent_count[UR_CM_APR + 1];
 static uint64_t now;
+static uint64_t guid; /* of both devices */
 
 /*
  * What happens to messages of a kind: how many of the next are lost, how often others come, how
  * late.
  */
 static struct {
-	unsigned lose[UR_CM_SIDR_REP + 1];
+	unsigned lose[UR_CM_APR + 1];
 	unsigned copies;
 	bool reorder;
 	unsigned percent_lost;
@@ -110,7 +117,16 @@ static void on_event(struct ur_endpoint *endpoint, enum ur_cm_event_kind kind,
 		side->last = *message;
 }
 
-static const struct ur_endpoint_hooks hooks = { on_send, on_event };
+static void on_knock(struct ur_endpoint *endpoint)
+{
+	struct side *side = (struct side *)endpoint;
+	const struct side *other = side == &active ? &passive : &active;
+
+	side->knocks++;
+	side->has_knocked_in_vain = other->port_is_closed;
+}
+
+static const struct ur_endpoint_hooks hooks = { on_send, on_knock, on_event };
 
 /* ---- The programs ---- */
 
@@ -121,11 +137,12 @@ static struct ur_cm_message message_of(uint16_t kind)
 	switch (kind) {
 	case UR_CM_REQ:
 		message.req.qpn = ACTIVE_QPN;
-		message.req.ca_guid = 0x0102030405060708;
+		message.req.ca_guid = guid;
 		message.req.path_mtu = 3;
 		break;
 	case UR_CM_REP:
 		message.rep.qpn = PASSIVE_QPN;
+		message.rep.ca_guid = guid;
 		break;
 	case UR_CM_REJ:
 		message.rej.reason = UR_CM_CONSUMER;
@@ -177,12 +194,25 @@ static void answer_as_stranger(struct side *to, const struct ur_cm_message *mess
 	struct ur_cm_message answer = { .local_id = message->remote_id,
 					.remote_id = message->local_id };
 
-	if (message->kind == UR_CM_DREQ)
+	switch (message->kind) {
+	case UR_CM_DREQ:
 		answer.kind = UR_CM_DREP;
-	else if (message->kind == UR_CM_REP)
+		break;
+	case UR_CM_REQ:
 		answer.kind = UR_CM_REJ;
-	else
+		answer.rej.reason = UR_CM_INVALID_SERVICE_ID;
+		break;
+	case UR_CM_REP:
+		answer.kind = UR_CM_REJ;
+		answer.rej.reason = UR_CM_INVALID_COMM_ID;
+		break;
+	case UR_CM_LAP:
+		answer.kind = UR_CM_APR;
+		answer.apr.status = UR_CM_PATH_INVALID_COMM_ID;
+		break;
+	default:
 		return;
+	}
 	on_send(&to->endpoint, &answer);
 }
 
@@ -190,6 +220,8 @@ static void give(struct side *to, const struct ur_cm_message *message)
 {
 	bool begins = message->kind == UR_CM_REQ || message->kind == UR_CM_SIDR_REQ;
 
+	if (to->port_is_closed)
+		return;
 	if (to->endpoint.state == UR_ENDPOINT_IDLE && begins)
 		ur_endpoint_begin(&to->endpoint, message);
 	else if (to->endpoint.state == UR_ENDPOINT_ENDED)
@@ -229,10 +261,18 @@ static uint64_t next_timer(void)
 	return earliest(active.endpoint.deadline, passive.endpoint.deadline);
 }
 
+static void run_timer(struct side *side)
+{
+	ur_endpoint_run_timer(&side->endpoint, now);
+	if (side->has_knocked_in_vain)
+		ur_endpoint_hear_nobody(&side->endpoint, now);
+	side->has_knocked_in_vain = false;
+}
+
 static void run_timers(void)
 {
-	ur_endpoint_run_timer(&active.endpoint, now);
-	ur_endpoint_run_timer(&passive.endpoint, now);
+	run_timer(&active);
+	run_timer(&passive);
 	react_to_all(&active);
 	react_to_all(&passive);
 }
@@ -280,6 +320,7 @@ static void start_over(void)
 	network.seed = 1;
 	flying_count = 0;
 	now = 1000 * MS;
+	guid = KERNEL_GUID;
 	ur_endpoint_init(&active.endpoint, &hooks, ACTIVE_ID);
 	ur_endpoint_init(&passive.endpoint, &hooks, PASSIVE_ID);
 }
@@ -538,15 +579,15 @@ static void the_queue_pair_can_tell_that_it_is_established(void **state)
 {
 	(void)state;
 	network.lose[UR_CM_RTU] = UINT32_MAX;
-	assert_int_equal(ur_endpoint_established(&passive.endpoint), EINVAL);
+	assert_int_equal(ur_endpoint_established(&passive.endpoint, now), EINVAL);
 	assert_says(&active, UR_CM_REQ);
 	settle();
 	ASSERT_STATES(ESTABLISHED, REP_SENT);
-	assert_int_equal(ur_endpoint_established(&passive.endpoint), 0);
+	assert_int_equal(ur_endpoint_established(&passive.endpoint, now), 0);
 	ASSERT_EVENTS(passive, REQUESTED, ESTABLISHED);
 	run_for(2 * GIVE_UP_NS);
 	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
-	assert_int_equal(ur_endpoint_established(&passive.endpoint), EINVAL);
+	assert_int_equal(ur_endpoint_established(&passive.endpoint, now), EINVAL);
 }
 
 static void a_disconnect_before_the_ready_has_come(void **state)
@@ -624,10 +665,12 @@ static void a_peer_that_takes_its_time_says_so(void **state)
 	passive.stays_silent = true;
 	assert_says(&active, UR_CM_REQ);
 	run_for(service_time);
-	assert_int_equal(sent_count[UR_CM_REQ], 2);
-	assert_int_equal(sent_count[UR_CM_MRA], 1);
+	/* It only asks whether the peer is still there, which is not a repetition. */
+	assert_int_equal(active.endpoint.retries_left, UR_CM_RETRIES - 1);
+	assert_in_range(sent_count[UR_CM_REQ], 10, 14);
+	assert_int_equal(sent_count[UR_CM_MRA], sent_count[UR_CM_REQ] - 1);
 	run_for(service_time);
-	assert_int_equal(sent_count[UR_CM_REQ], 3);
+	assert_int_equal(active.endpoint.retries_left, UR_CM_RETRIES - 2);
 	ASSERT_STATES(REQ_SENT, REQ_RCVD);
 	assert_says(&passive, UR_CM_REP);
 	settle();
@@ -783,7 +826,7 @@ static void a_reply_to_a_released_request_is_refused(void **state)
 	ASSERT_EVENTS(passive, REQUESTED, REJECTED);
 	assert_int_equal(passive.last.rej.reason, UR_CM_TIMEOUT);
 	assert_int_equal(passive.last.rej.info_length, 8);
-	assert_int_equal(passive.last.rej.info[7], 8);
+	assert_int_equal(passive.last.rej.info[7], KERNEL_GUID & 0xff);
 	assert_int_equal(passive.last.remote_id, PASSIVE_ID);
 }
 
@@ -821,6 +864,272 @@ static void a_request_that_is_refused_as_stale_waits_before_it_ends(void **state
 	assert_int_equal(active.endpoint.state, UR_ENDPOINT_TIMEWAIT);
 	run_for(UR_CM_TIMEWAIT_MS * MS);
 	ASSERT_EVENTS(active, REJECTED, TIMEWAIT_EXIT);
+}
+
+/* ---- Peers that are killed ---- */
+
+/* From asking to hearing it for the second time. */
+#define NOTICED_NS                                                              \
+	((UR_CM_PROBE_FACTOR * UR_CM_FIRST_INTERVAL_MS + UR_CM_PROBE_DELAY_MS + \
+	  UR_CM_TAKEOVER_MS + 4 * UR_CM_PROBE_STEP_MS) *                        \
+	 MS)
+
+/* Another process has its port, or takes it over. */
+static void kill_side(struct side *side)
+{
+	side->endpoint.state = UR_ENDPOINT_ENDED;
+	side->endpoint.deadline = UR_NEVER;
+}
+
+/* No process has its port. */
+static void kill_all_at(struct side *side)
+{
+	kill_side(side);
+	side->port_is_closed = true;
+}
+
+static void connect_uroce(void)
+{
+	guid = UROCE_GUID;
+	connect_both();
+}
+
+static void peers_that_live_stay_connected(void **state)
+{
+	(void)state;
+	connect_uroce();
+	run_for(60000 * MS);
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+	ASSERT_EVENTS(active, REPLIED, ESTABLISHED);
+	ASSERT_EVENTS(passive, REQUESTED, ESTABLISHED);
+	/* One side asks, once a second, and that is all. */
+	assert_in_range(sent_count[UR_CM_REP], 55, 62);
+	assert_int_equal(sent_count[UR_CM_RTU], sent_count[UR_CM_REP]);
+	assert_int_equal(sent_count[UR_CM_LAP], 0);
+	assert_int_equal(active.knocks + passive.knocks, 0);
+}
+
+static void the_active_side_asks_when_the_passive_one_is_not_heard(void **state)
+{
+	(void)state;
+	connect_uroce();
+	network.lose[UR_CM_REP] = 100;
+	run_for(10000 * MS);
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+	assert_in_range(sent_count[UR_CM_LAP], 5, 7);
+	assert_int_equal(sent_count[UR_CM_APR], sent_count[UR_CM_LAP]);
+	assert_int_equal(active.knocks, 0);
+}
+
+static void a_peer_with_a_kernels_device_is_never_asked(void **state)
+{
+	(void)state;
+	connect_both();
+	run_for(3600 * 1000 * MS);
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+	assert_int_equal(active.endpoint.deadline, UR_NEVER);
+	assert_int_equal(passive.endpoint.deadline, UR_NEVER);
+	assert_int_equal(sent_count[UR_CM_REP], 1);
+	assert_int_equal(sent_count[UR_CM_LAP], 0);
+	ur_endpoint_hear_nobody(&active.endpoint, now);
+	run_for(1000 * MS);
+	ur_endpoint_hear_nobody(&active.endpoint, now);
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+	assert_int_equal(active.knocks + passive.knocks, 0);
+}
+
+static void its_request_for_an_alternate_path_is_answered(void **state)
+{
+	struct ur_cm_message lap = { .kind = UR_CM_LAP,
+				     .transaction_id = 77,
+				     .local_id = ACTIVE_ID,
+				     .remote_id = PASSIVE_ID };
+
+	(void)state;
+	connect_both();
+	give(&passive, &lap);
+	assert_int_equal(sent_count[UR_CM_APR], 1);
+	assert_int_equal(next_flying()->message.apr.status, UR_CM_PATH_UNSUPPORTED);
+	assert_int_equal(next_flying()->message.transaction_id, 77);
+	lap.remote_id++;
+	give(&passive, &lap);
+	assert_int_equal(sent_count[UR_CM_APR], 1);
+	settle();
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+}
+
+static void a_peer_that_was_killed_has_disconnected(void **state)
+{
+	(void)state;
+	connect_uroce();
+	kill_side(&active);
+	run_for(NOTICED_NS);
+	ASSERT_EVENTS(passive, REQUESTED, ESTABLISHED, DISCONNECTED, TIMEWAIT_EXIT);
+
+	start_over();
+	connect_uroce();
+	kill_side(&passive);
+	run_for(NOTICED_NS + UR_CM_TIMEWAIT_MS * MS);
+	ASSERT_EVENTS(active, REPLIED, ESTABLISHED, DISCONNECTED, TIMEWAIT_EXIT);
+	assert_int_equal(sent_count[UR_CM_LAP], 2);
+}
+
+/* The first question is silence, only then it knocks. */
+static void a_peer_whose_port_nobody_has_has_disconnected(void **state)
+{
+	(void)state;
+	connect_uroce();
+	kill_all_at(&active);
+	run_for(2 * NOTICED_NS);
+	ASSERT_EVENTS(passive, REQUESTED, ESTABLISHED, DISCONNECTED, TIMEWAIT_EXIT);
+	assert_int_equal(passive.knocks, 2);
+
+	start_over();
+	connect_uroce();
+	kill_all_at(&passive);
+	run_for(2 * NOTICED_NS);
+	ASSERT_EVENTS(active, REPLIED, ESTABLISHED, DISCONNECTED, TIMEWAIT_EXIT);
+}
+
+static void silence_is_no_end(void **state)
+{
+	(void)state;
+	connect_uroce();
+	network.percent_lost = 100;
+	run_for(3600 * 1000 * MS);
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+	network.percent_lost = 0;
+	run_for(2000 * MS);
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+	assert_false(passive.endpoint.peer_is_silent);
+}
+
+/* That the passive side is not known to who has its port. */
+static void deny(unsigned remote_id)
+{
+	const struct ur_cm_message apr = { .kind = UR_CM_APR,
+					   .local_id = PASSIVE_ID,
+					   .remote_id = remote_id,
+					   .apr.status = UR_CM_PATH_INVALID_COMM_ID };
+
+	give(&active, &apr);
+}
+
+static void while_a_port_is_taken_over_nothing_ends(void **state)
+{
+	(void)state;
+	connect_uroce();
+	for (unsigned i = 0; i < 10; i++) {
+		deny(ACTIVE_ID);
+		ur_endpoint_hear_nobody(&active.endpoint, now);
+		run_for((UR_CM_TAKEOVER_MS - 1) * MS);
+		deny(ACTIVE_ID);
+		/* It asks now, and the peer answers. */
+		run_for(10 * MS);
+		ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+	}
+	assert_int_equal(sent_count[UR_CM_APR], 10);
+	ASSERT_EVENTS(active, REPLIED, ESTABLISHED);
+}
+
+static void what_was_said_long_ago_does_not_count(void **state)
+{
+	(void)state;
+	connect_uroce();
+	network.percent_lost = 100;
+	deny(ACTIVE_ID);
+	run_for((UR_CM_MISSED_MS + 1) * MS);
+	deny(ACTIVE_ID);
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+	run_for(UR_CM_MISSED_MS * MS);
+	deny(ACTIVE_ID);
+	assert_int_equal(active.endpoint.state, UR_ENDPOINT_TIMEWAIT);
+}
+
+static void who_does_not_know_the_ids_ends_nothing(void **state)
+{
+	struct ur_cm_message rej = { .kind = UR_CM_REJ,
+				     .local_id = PASSIVE_ID + 1,
+				     .remote_id = ACTIVE_ID,
+				     .rej.reason = UR_CM_INVALID_COMM_ID };
+
+	(void)state;
+	connect_uroce();
+	network.percent_lost = 100;
+	for (unsigned i = 0; i < 10; i++) {
+		deny(ACTIVE_ID + 1);
+		give(&active, &rej);
+		run_for(UR_CM_TAKEOVER_MS * MS);
+	}
+	assert_int_equal(active.endpoint.state, UR_ENDPOINT_ESTABLISHED);
+	assert_int_equal(active.endpoint.missed_at, 0);
+}
+
+static void a_server_that_is_killed_rejects(void **state)
+{
+	(void)state;
+	guid = UROCE_GUID;
+	passive.stays_silent = true;
+	assert_says(&active, UR_CM_REQ);
+	run_for(300 * MS);
+	/* It has told us to wait. */
+	assert_true(active.endpoint.prolonged);
+	kill_side(&passive);
+	run_for(NOTICED_NS);
+	ASSERT_EVENTS(active, REJECTED);
+	assert_int_equal(active.last.rej.reason, UR_CM_INVALID_SERVICE_ID);
+
+	start_over();
+	guid = UROCE_GUID;
+	active.stays_silent = true;
+	assert_says(&active, UR_CM_REQ);
+	settle();
+	assert_int_equal(active.endpoint.state, UR_ENDPOINT_REP_RCVD);
+	kill_side(&passive);
+	run_for(NOTICED_NS + UR_CM_TIMEWAIT_MS * MS);
+	ASSERT_EVENTS(active, REPLIED, REJECTED, TIMEWAIT_EXIT);
+}
+
+static void a_client_that_is_killed_rejects(void **state)
+{
+	(void)state;
+	guid = UROCE_GUID;
+	active.stays_silent = true;
+	assert_says(&active, UR_CM_REQ);
+	run_for(300 * MS);
+	assert_true(passive.endpoint.prolonged);
+	kill_side(&active);
+	run_for(NOTICED_NS);
+	ASSERT_EVENTS(passive, REQUESTED, REJECTED);
+}
+
+/* As if somebody were there who does not know the service. */
+static void where_nobody_has_the_port_a_request_is_rejected(void **state)
+{
+	(void)state;
+	passive.port_is_closed = true;
+	assert_says(&active, UR_CM_REQ);
+	run_for(1000 * MS);
+	ASSERT_EVENTS(active, REJECTED);
+	assert_int_equal(active.last.rej.reason, UR_CM_INVALID_SERVICE_ID);
+
+	start_over();
+	passive.port_is_closed = true;
+	assert_says(&active, UR_CM_SIDR_REQ);
+	run_for(1000 * MS);
+	ASSERT_EVENTS(active, LOOKED_UP);
+	assert_int_equal(active.last.sidr_rep.status, 1);
+}
+
+static void a_port_that_is_opened_in_time_is_enough(void **state)
+{
+	(void)state;
+	passive.port_is_closed = true;
+	assert_says(&active, UR_CM_REQ);
+	run_for(UR_CM_TAKEOVER_MS * MS);
+	passive.port_is_closed = false;
+	run_for(1000 * MS);
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
 }
 
 /* ---- Wrong calls, wrong peers ---- */
@@ -876,7 +1185,7 @@ static void messages_with_other_ids_are_ignored(void **state)
 /* Mostly with ids that fit. */
 static struct ur_cm_message any_message(void)
 {
-	struct ur_cm_message message = { .kind = (uint16_t)(UR_CM_REQ + random_below(9)) };
+	struct ur_cm_message message = { .kind = (uint16_t)(UR_CM_REQ + random_below(11)) };
 
 	message.local_id = random_below(8) ? PASSIVE_ID : random_below(1000);
 	message.remote_id = random_below(8) ? ACTIVE_ID : 0;
@@ -886,6 +1195,8 @@ static struct ur_cm_message any_message(void)
 		message.dreq.remote_qpn = random_below(2) ? ACTIVE_QPN : random_below(1000);
 	if (message.kind == UR_CM_REJ)
 		message.rej.reason = (uint16_t)random_below(40);
+	if (message.kind == UR_CM_APR)
+		message.apr.status = (uint8_t)random_below(3);
 	if (message.kind == UR_CM_MRA)
 		message.mra =
 			(struct ur_cm_mra){ (uint8_t)random_below(3), (uint8_t)random_below(32) };
@@ -919,6 +1230,7 @@ static void hostile_messages_break_nothing_in_any_state(void **state)
 	for (unsigned way = 1; way < WAYS; way++) {
 		for (unsigned seed = 1; seed <= 100; seed++) {
 			start_over();
+			guid = seed % 2 ? UROCE_GUID : KERNEL_GUID;
 			ways[way]();
 			assert_withstands(seed);
 		}
@@ -958,6 +1270,20 @@ int main(void)
 		TEST(a_stale_connection_ends_at_once),
 		TEST(one_that_is_not_established_is_not_ended_as_stale),
 		TEST(a_request_that_is_refused_as_stale_waits_before_it_ends),
+		TEST(peers_that_live_stay_connected),
+		TEST(the_active_side_asks_when_the_passive_one_is_not_heard),
+		TEST(a_peer_with_a_kernels_device_is_never_asked),
+		TEST(its_request_for_an_alternate_path_is_answered),
+		TEST(a_peer_that_was_killed_has_disconnected),
+		TEST(a_peer_whose_port_nobody_has_has_disconnected),
+		TEST(silence_is_no_end),
+		TEST(while_a_port_is_taken_over_nothing_ends),
+		TEST(what_was_said_long_ago_does_not_count),
+		TEST(who_does_not_know_the_ids_ends_nothing),
+		TEST(a_server_that_is_killed_rejects),
+		TEST(a_client_that_is_killed_rejects),
+		TEST(where_nobody_has_the_port_a_request_is_rejected),
+		TEST(a_port_that_is_opened_in_time_is_enough),
 		TEST(what_a_state_does_not_allow_changes_nothing),
 		TEST(messages_with_other_ids_are_ignored),
 		TEST(hostile_messages_break_nothing_in_any_state),

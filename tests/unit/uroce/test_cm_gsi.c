@@ -455,8 +455,8 @@ static void test_an_answer_goes_to_port_4791_whatever_the_request_came_from(void
 
 /* ---- Answers ---- */
 
-static const uint16_t answers[] = { UR_CM_MRA,  UR_CM_REJ,  UR_CM_REP,     UR_CM_RTU,
-				    UR_CM_DREQ, UR_CM_DREP, UR_CM_SIDR_REP };
+static const uint16_t answers[] = { UR_CM_MRA,  UR_CM_REJ,      UR_CM_REP, UR_CM_RTU, UR_CM_DREQ,
+				    UR_CM_DREP, UR_CM_SIDR_REP, UR_CM_LAP, UR_CM_APR };
 #define ANSWERS (sizeof(answers) / sizeof(answers[0]))
 
 static void test_answers_for_this_process_go_to_the_manager(void **state)
@@ -491,6 +491,12 @@ static void assert_refused(struct process *process, uint8_t number)
 	assert_int_equal(answered.transaction_id, rep.transaction_id);
 	assert_int_equal(answered.local_id, rep.remote_id);
 	assert_int_equal(answered.remote_id, rep.local_id);
+	answered = next_answer();
+	assert_int_equal(answered.kind, UR_CM_APR);
+	assert_int_equal(answered.apr.status, UR_CM_PATH_INVALID_COMM_ID);
+	assert_int_equal(answered.transaction_id, rep.transaction_id);
+	assert_int_equal(answered.local_id, rep.remote_id);
+	assert_int_equal(answered.remote_id, rep.local_id);
 	assert_no_answer();
 	assert_int_equal(manager.inputs, 0);
 }
@@ -500,8 +506,8 @@ static void test_answers_that_no_manager_waits_for_are_refused_or_dropped(void *
 	(void)state;
 	manager.in_use = false;
 	assert_refused(&scene.process, 0);
-	assert_int_equal(scene.process.device.counters.cm_refused, 2);
-	assert_int_equal(scene.process.device.counters.cm_dropped, ANSWERS - 2);
+	assert_int_equal(scene.process.device.counters.cm_refused, 3);
+	assert_int_equal(scene.process.device.counters.cm_dropped, ANSWERS - 3);
 }
 
 static void test_answers_for_another_process_are_passed_on(void **state)

@@ -21,6 +21,7 @@
 #include "../../../uroce/cm/claim.h"
 #include "../../../uroce/cm/gsi.h"
 #include "../../../uroce/cm/inbox.h"
+#include "../../../uroce/cm/knocker.h"
 #include "../../../uroce/cm/manager.h"
 #include "../../../uroce/cm/timed_lock.h"
 #include "../../../uroce/core/clock.h"
@@ -45,7 +46,7 @@ static struct ur_claimed claimed; /* once, when claim_fd is readable */
 static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t seen_change = PTHREAD_COND_INITIALIZER;
 static struct ur_cm_message sent; /* the last */
-static unsigned sent_count[UR_CM_SIDR_REP + 1];
+static unsigned sent_count[UR_CM_APR + 1];
 static int users, other_users;
 static unsigned silenced; /* how often the claim was */
 
@@ -185,6 +186,54 @@ void ur_gsi_send(struct ur_device *by, const struct ur_path *path,
 	pthread_mutex_unlock(&by->lock);
 }
 
+/* Knocks are noted, and a test says what is heard. */
+static struct ur_knocker knocker = { .fd = -1 };
+static unsigned knocks;
+static struct ur_cm_message report;
+
+struct ur_knocker *ur_knocker_open(const union ur_sockaddr *source)
+{
+	knocker.source = *source;
+	knocker.fd = eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+	return &knocker;
+}
+
+void ur_knocker_close(struct ur_knocker *closed)
+{
+	if (closed)
+		close(closed->fd);
+}
+
+void ur_knocker_send(const struct ur_knocker *by, const union ur_sockaddr *dest, uint32_t local_id,
+		     uint32_t remote_id)
+{
+	const union ur_sockaddr peer = address_of(PEER, UR_UDP_PORT);
+
+	assert_ptr_equal(by, &knocker);
+	assert_true(ur_address_equal(dest, &peer));
+	pthread_mutex_lock(&seen_lock);
+	knocks++;
+	report = (struct ur_cm_message){ .kind = UR_CM_MRA,
+					 .local_id = local_id,
+					 .remote_id = remote_id };
+	pthread_cond_broadcast(&seen_change);
+	pthread_mutex_unlock(&seen_lock);
+}
+
+bool ur_knocker_hear(const struct ur_knocker *by, union ur_sockaddr *dest,
+		     struct ur_cm_message *message)
+{
+	uint64_t count;
+
+	if (read(by->fd, &count, sizeof(count)) < 0)
+		return false;
+	*dest = address_of(PEER, UR_UDP_PORT);
+	pthread_mutex_lock(&seen_lock);
+	*message = report;
+	pthread_mutex_unlock(&seen_lock);
+	return true;
+}
+
 bool ur_gsi_refusal(const struct ur_cm_message *message, struct ur_cm_message *refusal)
 {
 	*refusal = (struct ur_cm_message){ .kind = UR_CM_REJ,
@@ -295,6 +344,9 @@ static void set_ip_header(struct ur_cm_message *request, const char *source, con
 	request->private_length = ur_cm_private_room(request->kind);
 }
 
+#define UROCE_GUID 0x5054007572123456
+static uint64_t peer_guid;
+
 /* id: also of its queue pair. */
 static struct ur_cm_message req_of(uint32_t id)
 {
@@ -302,6 +354,7 @@ static struct ur_cm_message req_of(uint32_t id)
 		.kind = UR_CM_REQ,
 		.local_id = id,
 		.req = { .service_id = SERVICE,
+			 .ca_guid = peer_guid,
 			 .qpn = id & UR_24_BITS,
 			 .psn = 0x123456,
 			 .responder_resources = 3,
@@ -997,6 +1050,75 @@ static void a_connection_that_has_ended_stays_until_it_is_released(void **state)
 	assert_int_equal(noted_count, 1);
 }
 
+/* ---- Peers that are gone ---- */
+
+static void hear_that_nobody_is_there(void)
+{
+	const uint64_t one = 1;
+
+	assert_int_equal(write(knocker.fd, &one, sizeof(one)), sizeof(one));
+}
+
+/* Each knock is answered, as by the peer's system. Returns how many were. */
+static unsigned answer_knocks_until(unsigned events)
+{
+	unsigned answered = 0, seen = 0;
+
+	for (;;) {
+		WAIT_UNTIL(noted_count >= events || knocks > seen);
+		if (noted_count >= events)
+			return answered;
+		seen = knocks;
+		hear_that_nobody_is_there();
+		answered++;
+	}
+}
+
+/* What is heard for one connection ends all to that host, requests as well. */
+static void where_nobody_has_the_port_all_connections_end(void **state)
+{
+	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
+	const struct ur_cm_route route = route_to_peer();
+	const struct ur_cm_params params = params_of(0x05000098);
+	struct ur_cm_connection *passive, *active;
+
+	(void)state;
+	peer_guid = UROCE_GUID;
+	passive = accept_one(next_id++);
+	peer_guid = 0;
+	assert_int_equal(ur_cm_request(PORT_SPACE, &route, &params, note_event, NULL, &active), 0);
+	knocks = 0;
+	assert_in_range(answer_knocks_until(noted_count + 2), 2, 10);
+	assert_in_set(noted[noted_count - 2].kind,
+		      ((uintmax_t[]){ UR_CM_EVENT_DISCONNECTED, UR_CM_EVENT_REJECTED }), 2);
+	ur_cm_release(active);
+	ur_cm_release(passive);
+	ur_cm_unlisten(listener);
+}
+
+static void what_is_heard_with_other_ids_ends_nothing(void **state)
+{
+	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
+	struct ur_cm_connection *connection;
+
+	(void)state;
+	peer_guid = UROCE_GUID;
+	connection = accept_one(next_id++);
+	peer_guid = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		pthread_mutex_lock(&seen_lock);
+		report = (struct ur_cm_message){ .kind = UR_CM_MRA,
+						 .local_id = sent.local_id,
+						 .remote_id = sent.remote_id + 1 };
+		pthread_mutex_unlock(&seen_lock);
+		hear_that_nobody_is_there();
+		usleep(UR_CM_TAKEOVER_MS * 1000 / 2);
+	}
+	assert_int_equal(noted_count, 2);
+	end(connection);
+	ur_cm_unlisten(listener);
+}
+
 /* ---- Floods ---- */
 
 #define FLOOD 100000
@@ -1203,6 +1325,8 @@ int main(void)
 		TEST(no_callback_runs_after_unlisten_and_release),
 		TEST(events_wait_for_who_adopts_the_connection),
 		TEST(a_connection_that_has_ended_stays_until_it_is_released),
+		TEST(where_nobody_has_the_port_all_connections_end),
+		TEST(what_is_heard_with_other_ids_ends_nothing),
 		TEST(a_flood_fills_no_more_than_the_backlog),
 		TEST(what_was_read_is_not_in_the_backlog),
 		TEST(no_more_are_read_than_there_is_memory_for),

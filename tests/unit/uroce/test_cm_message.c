@@ -40,6 +40,8 @@ static const struct {
 	{ UR_CM_DREP, "DREP", 224 },
 	{ UR_CM_SIDR_REQ, "SIDR_REQ", 216 },
 	{ UR_CM_SIDR_REP, "SIDR_REP", 136 },
+	{ UR_CM_LAP, "LAP", 168 },
+	{ UR_CM_APR, "APR", 148 },
 };
 
 static struct pcap vectors;
@@ -111,7 +113,7 @@ static void test_every_message_of_the_kernel_becomes_the_same_again(void **state
 
 static void test_the_vectors_hold_all_kinds_that_the_kernel_sent(void **state)
 {
-	static const size_t expected[COUNT(kinds)] = { 7, 0, 1, 6, 6, 6, 6, 1, 1 };
+	static const size_t expected[COUNT(kinds)] = { 7, 0, 1, 6, 6, 6, 6, 1, 1, 0, 0 };
 	size_t counts[COUNT(kinds)] = { 0 };
 
 	(void)state;
@@ -382,6 +384,30 @@ static void test_short_messages_are_put_together_bit_by_bit(void **state)
 			     "\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x31\x32\x33\x34" GID_A));
 }
 
+static void test_alternate_paths_are_put_together_bit_by_bit(void **state)
+{
+	(void)state;
+	assert_encodes(MESSAGE(UR_CM_LAP, .remote_id = 0x55667788,
+			       .lap = { .remote_qpn = 0x414243,
+					.remote_timeout = 17,
+					.path = { .local_lid = 0x7172,
+						  .remote_lid = 0x7374,
+						  .local_gid = GID_A,
+						  .remote_gid = GID_B,
+						  .flow_label = 0x81828,
+						  .rate = 0x2a,
+						  .traffic_class = 0x91,
+						  .hop_limit = 0x92,
+						  .sl = 0xa,
+						  .subnet_local = true,
+						  .ack_timeout = 19 } }),
+		       BYTES(IDS ZEROS4 "\x41\x42\x43\x88" ZEROS4 "\x71\x72\x73\x74" GID_A GID_B
+					"\x81\x82\x80\x91\x92\x2a\xa8\x98"));
+	assert_encodes(MESSAGE(UR_CM_APR, .remote_id = 0x55667788,
+			       .apr = { .info_length = 16, .status = 2, .info = GID_A }),
+		       BYTES(IDS "\x10\x02\0\0" GID_A));
+}
+
 static void test_numbers_wider_than_their_field_do_not_touch_what_stands_around_it(void **state)
 {
 	(void)state;
@@ -419,7 +445,7 @@ static void test_each_kind_has_a_name_and_room(void **state)
 
 static void test_another_kind_has_neither(void **state)
 {
-	static const uint16_t others[] = { 0, UR_CM_REQ - 1, UR_CM_SIDR_REP + 1, 0xffff };
+	static const uint16_t others[] = { 0, UR_CM_REQ - 1, UR_CM_APR + 1, 0xffff };
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(others); i++) {
@@ -512,7 +538,7 @@ static void test_a_kind_that_is_not_known_is_refused(void **state)
 {
 	(void)state;
 	assert_int_equal(decode_changed_req(17, UR_CM_REQ - 1), UR_CM_UNKNOWN_KIND);
-	assert_int_equal(decode_changed_req(17, UR_CM_SIDR_REP + 1), UR_CM_UNKNOWN_KIND);
+	assert_int_equal(decode_changed_req(17, UR_CM_APR + 1), UR_CM_UNKNOWN_KIND);
 	assert_int_equal(decode_changed_req(16, 1), UR_CM_UNKNOWN_KIND);
 }
 
@@ -587,6 +613,7 @@ int main(void)
 		cmocka_unit_test(test_a_request_is_put_together_bit_by_bit),
 		cmocka_unit_test(test_a_reply_is_put_together_bit_by_bit),
 		cmocka_unit_test(test_short_messages_are_put_together_bit_by_bit),
+		cmocka_unit_test(test_alternate_paths_are_put_together_bit_by_bit),
 		cmocka_unit_test(
 			test_numbers_wider_than_their_field_do_not_touch_what_stands_around_it),
 		cmocka_unit_test(test_reserved_bits_are_not_looked_at),

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../../../uroce/core/device.h"
+#include "../../../uroce/core/guid.h"
 #include "core_surroundings.h"
 
 /* ---- A system whose network interfaces a test makes up ---- */
@@ -294,6 +295,17 @@ static void test_the_guid_is_made_from_the_mac(void **state)
 	assert_int_equal(scan_one()->guid, htobe64(UINT64_C(0x5054007572123456)));
 }
 
+static void test_the_guid_says_that_the_device_is_uroces(void **state)
+{
+	(void)state;
+	assert_true(ur_guid_is_uroce(UINT64_C(0x5054007572123456)));
+	/* Of the kernel's device on the same interface, of one byte that is wrong, of none. */
+	assert_false(ur_guid_is_uroce(UINT64_C(0x505400fffe123456)));
+	assert_false(ur_guid_is_uroce(UINT64_C(0x5054007573123456)));
+	assert_false(ur_guid_is_uroce(UINT64_C(0x5054007472123456)));
+	assert_false(ur_guid_is_uroce(0));
+}
+
 static void test_without_mac_the_guid_is_of_the_machine_and_the_name(void **state)
 {
 	uint64_t first, of_other_name, of_other_machine;
@@ -303,6 +315,7 @@ static void test_without_mac_the_guid_is_of_the_machine_and_the_name(void **stat
 	add_address("lo", "127.0.0.1");
 	first = scan_one()->guid;
 	assert_int_equal(be64toh(first) >> 56 & 3, 2);
+	assert_true(ur_guid_is_uroce(be64toh(first)));
 	assert_int_equal(scan_one()->guid, first);
 
 	fake.count = 0;
@@ -665,6 +678,7 @@ int main(void)
 		device_test(test_addresses_that_are_not_used_yet_are_left_out),
 		device_test(test_the_mtu_is_the_largest_that_fits_with_headers),
 		device_test(test_the_guid_is_made_from_the_mac),
+		device_test(test_the_guid_says_that_the_device_is_uroces),
 		device_test(test_without_mac_the_guid_is_of_the_machine_and_the_name),
 		device_test(test_a_system_that_has_no_list_of_interfaces_is_an_error),
 		device_test(test_a_device_is_the_same_in_each_list_and_has_the_newest_addresses),

@@ -33,11 +33,17 @@ static bool is_cap_valid(const struct ibv_qp_cap *cap)
 	       cap->max_inline_data <= UR_MAX_INLINE;
 }
 
-/* What is given: no more than was asked for, and no receives of its own beside shared ones. */
+/*
+ * What is given: no receives of its own beside shared ones, and, as programs are used to from other
+ * devices, inline data in the room of the pieces. Nothing else beyond what was asked for.
+ */
 static struct ibv_qp_cap granted_cap(const struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_qp_cap cap = attr->cap;
+	uint32_t room = cap.max_send_sge * (uint32_t)sizeof(struct ibv_sge);
 
+	if (cap.max_inline_data < room)
+		cap.max_inline_data = room;
 	if (attr->srq) {
 		cap.max_recv_wr = 0;
 		cap.max_recv_sge = 0;
@@ -45,14 +51,19 @@ static struct ibv_qp_cap granted_cap(const struct ibv_qp_init_attr_ex *attr)
 	return cap;
 }
 
+/* Flags may be given, but none is there. */
+static bool has_create_flags(const struct ibv_qp_init_attr_ex *attr)
+{
+	return attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags;
+}
+
 static int check_init_attr(const struct ur_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
 			       IBV_QP_INIT_ATTR_CREATE_FLAGS;
-	bool has_flags = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags != 0;
 	struct ibv_qp_cap cap = granted_cap(attr);
 
-	if (attr->comp_mask & ~known || has_flags || !is_supported(attr->qp_type))
+	if (attr->comp_mask & ~known || has_create_flags(attr) || !is_supported(attr->qp_type))
 		return EOPNOTSUPP;
 	return are_objects_valid(&context->verbs.context, attr) && is_cap_valid(&cap) ? 0 : EINVAL;
 }

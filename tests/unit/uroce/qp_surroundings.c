@@ -259,7 +259,7 @@ struct ibv_qp_init_attr_ex surroundings_init_attr(void)
 			 .max_recv_wr = 4,
 			 .max_send_sge = 2,
 			 .max_recv_sge = 2,
-			 .max_inline_data = 16 },
+			 .max_inline_data = 32 },
 		.qp_type = IBV_QPT_RC,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = &around.pd.verbs,

@@ -131,6 +131,32 @@ static void test_the_largest_capacities_are_given_and_so_is_none(void **state)
 	ur_qp_destroy(qp);
 }
 
+static void test_inline_data_has_the_room_of_the_pieces(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = surroundings_init_attr();
+	struct ur_qp *qp;
+
+	(void)state;
+	attr.cap.max_send_sge = 3;
+	attr.cap.max_inline_data = 1;
+	qp = ur_qp_create(&around.context, &attr);
+	assert_non_null(qp);
+	assert_int_equal(attr.cap.max_inline_data, 3 * sizeof(struct ibv_sge));
+	ur_qp_destroy(qp);
+}
+
+static void test_create_flags_may_be_none(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = surroundings_init_attr();
+	struct ur_qp *qp;
+
+	(void)state;
+	attr.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	qp = ur_qp_create(&around.context, &attr);
+	assert_non_null(qp);
+	ur_qp_destroy(qp);
+}
+
 static void assert_not_created(const struct ibv_qp_init_attr_ex *attr, int error)
 {
 	struct ibv_qp_init_attr_ex copy = *attr;
@@ -178,12 +204,22 @@ static void test_objects_that_are_missing_or_of_another_context_are_refused(void
 	assert_init_attr_refused(EINVAL, comp_mask, 0);
 }
 
+static void assert_create_flags_refused(void)
+{
+	struct ibv_qp_init_attr_ex attr = surroundings_init_attr();
+
+	attr.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	attr.create_flags = IBV_QP_CREATE_SCATTER_FCS;
+	assert_not_created(&attr, EOPNOTSUPP);
+}
+
 static void test_what_is_not_there_yet_is_not_supported(void **state)
 {
 	(void)state;
 	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_RAW_PACKET);
 	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_XRC_SEND);
 	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_XRC_RECV);
+	assert_create_flags_refused();
 	assert_init_attr_refused(EOPNOTSUPP, comp_mask,
 				 IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_MAX_TSO_HEADER);
 	assert_init_attr_refused(EOPNOTSUPP, comp_mask, IBV_QP_INIT_ATTR_PD | 1U << 31);
@@ -759,6 +795,8 @@ int main(void)
 		qp_test(test_a_queue_pair_holds_its_objects_until_it_is_destroyed),
 		qp_test(test_with_a_shared_receive_queue_there_is_no_other),
 		qp_test(test_the_largest_capacities_are_given_and_so_is_none),
+		qp_test(test_inline_data_has_the_room_of_the_pieces),
+		qp_test(test_create_flags_may_be_none),
 		qp_test(test_capacities_beyond_the_limits_are_refused),
 		qp_test(test_objects_that_are_missing_or_of_another_context_are_refused),
 		qp_test(test_what_is_not_there_yet_is_not_supported),

@@ -11,7 +11,7 @@
 
 #define MAX_WR     4
 #define MAX_SGE    2
-#define MAX_INLINE 16
+#define MAX_INLINE 32
 
 static struct ur_qp *qp;
 static struct ibv_qp_ex *ex;

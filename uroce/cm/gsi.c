@@ -3,10 +3,10 @@
 #include <errno.h>
 
 #include "../core/engine.h"
+#include "../core/timed_lock.h"
 #include "../link/address.h"
 #include "../link/batch.h"
 #include "claim.h"
-#include "timed_lock.h"
 
 #define NUMBER_SHIFT 24
 

@@ -12,6 +12,7 @@
 
 #include "../core/clock.h"
 #include "../core/log.h"
+#include "../core/timed_lock.h"
 #include "../link/address.h"
 #include "claim.h"
 #include "connection.h"
@@ -20,7 +21,6 @@
 #include "knocker.h"
 #include "listener.h"
 #include "terms.h"
-#include "timed_lock.h"
 
 /* Connections that nobody needs but for duplicates; further ones end at once. */
 #define MAX_LINGERING 4096

@@ -1202,6 +1202,49 @@ static void test_a_forked_child_can_destroy_what_its_parent_uses(void **state)
 	expect(on.channels[CLIENT], id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 }
 
+/* In a child, whose ids of its parent hold no port there. */
+static bool keeps_its_port(struct rdma_cm_id *parents, uint16_t port)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *own, *other;
+
+	if (!channel || rdma_create_id(channel, &own, NULL, RDMA_PS_TCP) != 0 ||
+	    rdma_create_id(channel, &other, NULL, RDMA_PS_TCP) != 0)
+		return false;
+	/* The parent must have given it back: until then it is taken. */
+	for (unsigned ms = 0; rdma_bind_addr(own, address_of("127.0.0.1", port)) != 0; ms++) {
+		if (errno != EADDRINUSE || ms == PATIENCE_MS)
+			return false;
+		usleep(1000);
+	}
+	rdma_destroy_id(parents);
+	return rdma_bind_addr(other, address_of("127.0.0.1", port)) == -1 && errno == EADDRINUSE;
+}
+
+static void test_a_forked_child_keeps_a_port_that_it_took_after_its_parent(void **state)
+{
+	struct rdma_cm_id *id = create_id(CLIENT, RDMA_PS_TCP);
+	uint16_t port;
+	int status;
+	pid_t child;
+
+	(void)state;
+#ifdef __SANITIZE_THREAD__
+	skip(); /* it forbids a child threads of its own */
+#endif
+	on.ids[CLIENT] = id;
+	assert_int_equal(rdma_bind_addr(id, address_of("127.0.0.1", 0)), 0);
+	port = ntohs(rdma_get_src_port(id));
+	child = fork();
+	if (child == 0)
+		_exit(keeps_its_port(id, port) ? 7 : 1);
+	on.ids[CLIENT] = NULL;
+	assert_int_equal(rdma_destroy_id(id), 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 7);
+}
+
 /* What this program does when it is given a port: it ends without a word of its connection. */
 static int connect_and_end(const char *port)
 {
@@ -1285,6 +1328,7 @@ int main(int argc, char **argv)
 		cm_test(test_what_is_not_there_is_refused),
 		cm_test(test_a_forked_child_begins_anew),
 		cm_test(test_a_forked_child_can_destroy_what_its_parent_uses),
+		cm_test(test_a_forked_child_keeps_a_port_that_it_took_after_its_parent),
 		cm_test(test_a_process_that_ends_disconnects),
 	};
 

@@ -117,7 +117,7 @@ void ur_id_destroy(struct ur_cm_id *id)
 	/* Not before: who handles an event may still use it. */
 	if (id->connection)
 		ur_cm_release(id->connection);
-	if (id->port)
+	if (id->port && id->port_process == ur_cm_port_process())
 		ur_cm_give_port((uint16_t)id->verbs.ps, id->port);
 	ur_event_source_end(&id->events);
 	free(id->verbs.route.path_rec);
@@ -210,6 +210,7 @@ static int bind_to(struct ur_cm_id *id, const union ur_sockaddr *address)
 	if (error)
 		return error;
 	id->port = port;
+	id->port_process = ur_cm_port_process();
 	ur_address_set_port(&source, port);
 	memcpy(&id->verbs.route.addr.src_storage, &source, sizeof(source));
 	return 0;

@@ -33,6 +33,7 @@ struct ur_cm_id {
 	_Atomic enum ur_id_state state;
 
 	uint16_t port;            /* that it has taken; 0: none */
+	unsigned port_process;    /* and in which process, see port.h */
 	struct ur_cm_route route; /* since ADDR_RESOLVED, or REQUESTED */
 	struct ur_cm_listener *listener;
 	_Atomic(struct ur_cm_connection *) connection;

@@ -23,6 +23,7 @@ struct port {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct port *ports;
+static unsigned process; /* counts forks */
 
 /* ---- Table, its lock held ---- */
 
@@ -114,6 +115,7 @@ static void leave_to_parent(void)
 {
 	while (ports)
 		remove_at(&ports);
+	process++;
 	unlock_table();
 }
 
@@ -145,6 +147,11 @@ void ur_cm_give_port(uint16_t port_space, uint16_t port)
 	if (*link && --(*link)->uses == 0)
 		remove_at(link);
 	unlock_table();
+}
+
+unsigned ur_cm_port_process(void)
+{
+	return process;
 }
 
 int ur_cm_port_fd(uint16_t port_space, uint16_t port)

@@ -20,6 +20,12 @@ int ur_cm_take_port(uint16_t port_space, uint16_t *port, bool shared);
 void ur_cm_give_port(uint16_t port_space, uint16_t port);
 
 /*
+ * Another number in a child after fork than in its parent: a child has none of its parent's ports, and
+ * must not give back one that it has taken itself since.
+ */
+unsigned ur_cm_port_process(void);
+
+/*
  * The claim's descriptor (see claim.h) of a port that was taken; it stays the port's. From now on
  * requests for the port are passed on to this process: before, they are refused. -1: not taken.
  * Each call is undone by ur_cm_port_end_fd (-1: that does nothing); after the last one they are

@@ -19,6 +19,7 @@
 #include "device.h"
 #include "log.h"
 #include "qp.h"
+#include "timed_lock.h"
 
 /*
  * Empty polls in a row that make a program one that polls, and not one that looks once more. Some poll for
@@ -43,6 +44,9 @@
  */
 #define BULK_BYTES (16 * 1024)
 #define BULK_NS    (200 * 1000)
+
+/* Who holds the lock when the process ends may be what called exit. */
+#define EXIT_PATIENCE_MS 20
 
 struct ur_engine {
 	pthread_t thread;
@@ -444,7 +448,7 @@ static void pass_on_rest(struct ur_device *device)
 
 void ur_engine_at_exit(struct ur_device *device)
 {
-	if (pthread_mutex_trylock(&device->lock) != 0)
+	if (!ur_lock_for(&device->lock, EXIT_PATIENCE_MS))
 		return;
 	if (device->engine) {
 		ur_engine_flush(device);

@@ -32,7 +32,7 @@ void ur_engine_poll(struct ur_device *device);
  */
 void ur_engine_hand_over(struct ur_device *device);
 
-/* The process ends: sends what was put off. Does not wait for a thread that holds the lock. */
+/* The process ends: sends what was put off. Waits 20 ms for one that holds the lock. */
 void ur_engine_at_exit(struct ur_device *device);
 
 /* ---- Device's lock held ---- */

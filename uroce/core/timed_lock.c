@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-#include "../core/clock.h"
+#include "clock.h"
 
 #define NS_PER_S 1000000000L
 

@@ -23,8 +23,8 @@
 #include "../../../uroce/cm/inbox.h"
 #include "../../../uroce/cm/knocker.h"
 #include "../../../uroce/cm/manager.h"
-#include "../../../uroce/cm/timed_lock.h"
 #include "../../../uroce/core/clock.h"
+#include "../../../uroce/core/timed_lock.h"
 #include "../../../uroce/link/address.h"
 
 #define PORT_SPACE 0x106

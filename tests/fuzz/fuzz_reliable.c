@@ -84,10 +84,12 @@ static void unbind_window(void)
 static void post_requests(void)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
-						      IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND };
+						      IBV_WR_ATOMIC_FETCH_AND_ADD,
+						      IBV_WR_ATOMIC_WRITE, IBV_WR_SEND };
 
-	for (unsigned i = 0; i < 4; i++) {
-		bool is_atomic = opcodes[i] == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	for (unsigned i = 0; i < 5; i++) {
+		bool is_atomic = opcodes[i] == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+				 opcodes[i] == IBV_WR_ATOMIC_WRITE;
 		struct ibv_sge sge = simulation_sge(&b, 0, is_atomic ? 8 : RECEIVE_SIZE);
 		struct ibv_send_wr wr = simulation_wr(opcodes[i], &sge, i);
 

@@ -11,7 +11,8 @@
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                              \
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |              \
-	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW)
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW |     \
+	 IBV_QP_EX_WITH_ATOMIC_WRITE)
 
 #define UNRELIABLE_OPS                                                                          \
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
@@ -170,6 +171,19 @@ static struct ur_send_wqe *newest(struct ur_qp *qp)
 	return qp->staged_error ? NULL : ur_send_queue_at(&qp->sq, qp->sq.tail + qp->staged - 1);
 }
 
+static void stage_atomic_write(struct ibv_qp_ex *verbs, uint32_t rkey, uint64_t remote_addr,
+			       const void *value)
+{
+	struct ur_send_wqe *wqe;
+
+	stage(verbs,
+	      &(struct ibv_send_wr){ .opcode = IBV_WR_ATOMIC_WRITE,
+				     .wr.rdma = { .remote_addr = remote_addr, .rkey = rkey } });
+	wqe = newest(qp_of(verbs));
+	if (wqe)
+		ur_send_wqe_set_value(wqe, value);
+}
+
 static void set_sge_list(struct ibv_qp_ex *verbs, size_t count, const struct ibv_sge *sges)
 {
 	struct ur_qp *qp = qp_of(verbs);
@@ -229,6 +243,7 @@ int ur_qp_set_wr_ops(struct ur_qp *qp, uint64_t ops)
 		return EOPNOTSUPP;
 	verbs->wr_atomic_cmp_swp = stage_compare_swap;
 	verbs->wr_atomic_fetch_add = stage_fetch_add;
+	verbs->wr_atomic_write = stage_atomic_write;
 	verbs->wr_bind_mw = stage_bind;
 	verbs->wr_local_inv = stage_local_inv;
 	verbs->wr_rdma_read = stage_read;

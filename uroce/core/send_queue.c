@@ -19,7 +19,8 @@ int ur_send_queue_init(struct ur_send_queue *queue, struct ur_pd *pd, const stru
 	uint32_t capacity = power_of_two(cap->max_send_wr);
 	size_t wqes = capacity * sizeof(*queue->wqes);
 	size_t sges = cap->max_send_sge * sizeof(struct ibv_sge);
-	size_t max_inline = cap->max_inline_data;
+	size_t inline_room =
+		cap->max_inline_data > ATOMIC_SIZE ? cap->max_inline_data : ATOMIC_SIZE;
 	char *memory;
 
 	*queue = (struct ur_send_queue){ .capacity = capacity,
@@ -27,14 +28,14 @@ int ur_send_queue_init(struct ur_send_queue *queue, struct ur_pd *pd, const stru
 					 .max_sge = cap->max_send_sge,
 					 .max_inline = cap->max_inline_data };
 	if (ur_block_init(&queue->block, pd, UR_BLOCK_SEND_QUEUE,
-			  wqes + capacity * (sges + max_inline)) != 0)
+			  wqes + capacity * (sges + inline_room)) != 0)
 		return ENOMEM;
 	memory = queue->block.memory;
 	queue->wqes = (struct ur_send_wqe *)memory;
 	for (size_t i = 0; i < capacity; i++) {
 		queue->wqes[i].sges = (struct ibv_sge *)(memory + wqes + i * sges);
 		queue->wqes[i].inline_data =
-			(uint8_t *)memory + wqes + capacity * sges + i * max_inline;
+			(uint8_t *)memory + wqes + capacity * sges + i * inline_room;
 	}
 	return 0;
 }
@@ -54,7 +55,8 @@ void ur_send_queue_clear(struct ur_send_queue *queue)
 
 static bool is_atomic(enum ibv_wr_opcode opcode)
 {
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+	       opcode == IBV_WR_ATOMIC_WRITE;
 }
 
 /* Only what is sent can stand in the entry; what comes back needs a place in memory. */
@@ -66,6 +68,7 @@ static bool takes_inline(enum ibv_wr_opcode opcode)
 	case IBV_WR_SEND_WITH_INV:
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_ATOMIC_WRITE:
 		return true;
 	default:
 		return false;
@@ -89,6 +92,7 @@ static int set_operation(struct ur_send_wqe *wqe, const struct ibv_send_wr *wr)
 		__attribute__((fallthrough));
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_WRITE:
 		wqe->remote_addr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 		return 0;
@@ -150,6 +154,13 @@ int ur_send_queue_add_inline(const struct ur_send_queue *queue, struct ur_send_w
 	wqe->length = before + length;
 	wqe->is_inline = true;
 	return 0;
+}
+
+void ur_send_wqe_set_value(struct ur_send_wqe *wqe, const void *value)
+{
+	memcpy(wqe->inline_data, value, ATOMIC_SIZE);
+	wqe->length = ATOMIC_SIZE;
+	wqe->is_inline = true;
 }
 
 int ur_send_wqe_check(const struct ur_send_wqe *wqe)

@@ -100,6 +100,8 @@ int ur_send_queue_set_sges(const struct ur_send_queue *queue, struct ur_send_wqe
 /* Copies data behind the inline data that the entry has. */
 int ur_send_queue_add_inline(const struct ur_send_queue *queue, struct ur_send_wqe *wqe,
 			     const void *data, size_t length);
+/* What an atomic write writes: 8 bytes, for which each entry has room. */
+void ur_send_wqe_set_value(struct ur_send_wqe *wqe, const void *value);
 int ur_send_wqe_check(const struct ur_send_wqe *wqe);
 
 #endif

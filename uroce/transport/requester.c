@@ -34,16 +34,21 @@ static struct ur_send_wqe *head_of(const struct ur_qp *qp)
 	return ur_send_queue_at(&qp->sq, qp->sq.head);
 }
 
-/* What is answered by data: its completion waits for responses, not for an acknowledgement. */
+/* What brings back what it found. */
 static bool is_atomic(const struct ur_send_wqe *wqe)
 {
 	return wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
 	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/*
+ * What completes with its response, not with an acknowledgement. An atomic write's is that of a read of
+ * nothing.
+ */
 static bool is_read_like(const struct ur_send_wqe *wqe)
 {
-	return wqe->opcode == IBV_WR_RDMA_READ || is_atomic(wqe);
+	return wqe->opcode == IBV_WR_RDMA_READ || wqe->opcode == IBV_WR_ATOMIC_WRITE ||
+	       is_atomic(wqe);
 }
 
 /* What is done here, and sends nothing. */
@@ -268,6 +273,8 @@ static uint8_t request_opcode(const struct ur_send_wqe *wqe, bool first, bool la
 		return UR_RC_COMPARE_SWAP;
 	if (wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		return UR_RC_FETCH_ADD;
+	if (wqe->opcode == IBV_WR_ATOMIC_WRITE)
+		return UR_RC_ATOMIC_WRITE;
 	return ur_is_write(wqe) ? ur_write_opcode(wqe, first, last)
 				: ur_send_opcode(wqe, first, last);
 }
@@ -693,12 +700,20 @@ static void receive_nak(struct ur_qp *qp, const struct ur_packet *packet, uint64
 	start_timers(qp, now);
 }
 
+static uint64_t response_length(const struct ur_qp *qp, const struct ur_send_wqe *wqe,
+				uint32_t index)
+{
+	if (wqe->opcode == IBV_WR_ATOMIC_WRITE)
+		return 0;
+	return bytes_before(qp, wqe, index + 1) - bytes_before(qp, wqe, index);
+}
+
 /* Puts a response's data in its place. */
 static enum ibv_wc_status take_response(struct ur_qp *qp, const struct ur_send_wqe *wqe,
 					const struct ur_packet *packet, uint32_t index)
 {
 	uint64_t start = bytes_before(qp, wqe, index);
-	uint64_t length = bytes_before(qp, wqe, index + 1) - start;
+	uint64_t length = response_length(qp, wqe, index);
 
 	if ((packet->opcode == UR_RC_ATOMIC_ACKNOWLEDGE) != is_atomic(wqe))
 		return IBV_WC_BAD_RESP_ERR;

@@ -148,7 +148,7 @@ static bool send_read_response(struct ur_qp *qp, struct ur_response_job *job)
 
 static void send_atomic_response(struct ur_qp *qp, struct ur_response_job *job)
 {
-	struct ur_packet packet = new_response(qp, UR_RC_ATOMIC_ACKNOWLEDGE, job->psn);
+	struct ur_packet packet = new_response(qp, job->response, job->psn);
 
 	packet.atomic_original = job->original;
 	job->packets--;
@@ -427,6 +427,7 @@ static struct ur_response_job atomic_job(const struct ur_resource *resource)
 {
 	return (struct ur_response_job){
 		.is_atomic = true,
+		.response = resource->response,
 		.psn = resource->psn,
 		.packets = 1,
 		.original = resource->original,
@@ -465,24 +466,56 @@ static uint64_t execute_on(uint64_t *target, const struct ur_packet *packet)
 	return original;
 }
 
-static enum ur_outcome execute_atomic(struct ur_qp *qp, const struct ur_packet *packet)
+/* Where 8 bytes are that an atomic operation accesses. */
+static enum ur_outcome find_word(struct ur_qp *qp, const struct ur_packet *packet, int access,
+				 uint64_t **word)
 {
-	struct ur_resource resource = { .is_atomic = true, .psn = packet->psn, .packets = 1 };
-	uint64_t *target;
-
-	if (packet->va % sizeof(*target) != 0 || !permits(qp, IBV_ACCESS_REMOTE_ATOMIC) ||
-	    !make_room(&qp->responder))
+	if (packet->va % sizeof(**word) != 0 || !permits(qp, access) || !make_room(&qp->responder))
 		return UR_INVALID_REQUEST;
-	target = ur_resolve_remote(qp, packet->rkey, packet->va, sizeof(*target),
-				   IBV_ACCESS_REMOTE_ATOMIC);
-	if (!target)
+	*word = ur_resolve_remote(qp, packet->rkey, packet->va, sizeof(**word), (unsigned)access);
+	if (!*word)
 		return UR_ACCESS_ERROR;
 	/* The region's addresses for peers may be aligned where its memory is not. */
-	if ((uintptr_t)target % sizeof(*target) != 0)
-		return UR_INVALID_REQUEST;
-	resource.original = execute_on(target, packet);
+	return (uintptr_t)*word % sizeof(**word) == 0 ? UR_EXECUTED : UR_INVALID_REQUEST;
+}
+
+static void answer_atomic(struct ur_qp *qp, const struct ur_packet *packet, uint8_t response,
+			  uint64_t original)
+{
+	const struct ur_resource resource = { .is_atomic = true,
+					      .response = response,
+					      .psn = packet->psn,
+					      .packets = 1,
+					      .original = original };
+
 	keep_resource(&qp->responder, &resource);
 	add_job(qp, atomic_job(&resource));
+}
+
+static enum ur_outcome execute_atomic(struct ur_qp *qp, const struct ur_packet *packet)
+{
+	uint64_t *word;
+	enum ur_outcome outcome = find_word(qp, packet, IBV_ACCESS_REMOTE_ATOMIC, &word);
+
+	if (outcome == UR_EXECUTED)
+		answer_atomic(qp, packet, UR_RC_ATOMIC_ACKNOWLEDGE, execute_on(word, packet));
+	return outcome;
+}
+
+/* In one piece, behind all that was written before. */
+static enum ur_outcome execute_atomic_write(struct ur_qp *qp, const struct ur_packet *packet)
+{
+	uint64_t value, *word;
+	enum ur_outcome outcome;
+
+	if (packet->payload_length != sizeof(value) || packet->dma_length != sizeof(value))
+		return UR_INVALID_REQUEST;
+	outcome = find_word(qp, packet, IBV_ACCESS_REMOTE_WRITE, &word);
+	if (outcome != UR_EXECUTED)
+		return outcome;
+	memcpy(&value, packet->payload, sizeof(value));
+	__atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+	answer_atomic(qp, packet, UR_RC_READ_RESPONSE_ONLY, 0);
 	return UR_EXECUTED;
 }
 
@@ -514,6 +547,8 @@ enum ur_outcome ur_responder_execute(struct ur_qp *qp, const struct ur_packet *p
 		return execute_write(qp, packet, flags);
 	if (packet->opcode == UR_RC_READ_REQUEST)
 		return execute_read(qp, packet);
+	if (packet->opcode == UR_RC_ATOMIC_WRITE)
+		return execute_atomic_write(qp, packet);
 	return execute_atomic(qp, packet);
 }
 
@@ -527,7 +562,7 @@ static void move_on(struct ur_qp *qp, const struct ur_packet *packet, uint32_t f
 	if (flags & UR_IS_LAST)
 		r->msn = (r->msn + 1) & UR_24_BITS;
 	/* Reads and atomics are acknowledged by their responses. */
-	if (packet->ack_request && (flags & UR_HAS_PAYLOAD))
+	if (packet->ack_request && (flags & (UR_IS_SEND | UR_IS_WRITE)))
 		schedule_ack(qp);
 	else
 		r->syndrome =
@@ -642,7 +677,7 @@ static void receive_duplicate(struct ur_qp *qp, const struct ur_packet *packet, 
 	qp->device->counters.rx_duplicate++;
 	if (packet->opcode == UR_RC_READ_REQUEST)
 		repeat_read(qp, packet);
-	else if (flags & UR_HAS_ATOMIC)
+	else if (!(flags & (UR_IS_SEND | UR_IS_WRITE)))
 		repeat_atomic(qp, packet);
 	else if (!qp->responder.answer_pending)
 		schedule_ack(qp);

@@ -17,7 +17,8 @@ struct ur_qp;
 
 /* A read or atomic that was executed, kept to answer it again. */
 struct ur_resource {
-	bool is_atomic;
+	bool is_atomic; /* and has one answer, with this opcode: that of a read if it was a write */
+	uint8_t response;
 	uint32_t psn;
 	uint32_t packets;
 	uint64_t va;
@@ -29,6 +30,7 @@ struct ur_resource {
 /* Responses that are still to be sent. */
 struct ur_response_job {
 	bool is_atomic;
+	uint8_t response;
 	bool again; /* for a request that came again: can be dropped, the peer will ask once more */
 	uint32_t psn;     /* of the next response */
 	uint32_t packets; /* still to send */

@@ -61,6 +61,8 @@ static const struct {
 	[UR_RC_FETCH_ADD] = { "FETCH_ADD", ATOMIC },
 	[UR_RC_SEND_LAST_INV] = { "SEND_LAST_INV", SEND | UR_IS_LAST | UR_HAS_IETH },
 	[UR_RC_SEND_ONLY_INV] = { "SEND_ONLY_INV", SEND | ONLY | UR_HAS_IETH },
+	[UR_RC_ATOMIC_WRITE] = { "ATOMIC_WRITE",
+				 UR_IS_REQUEST | ONLY | UR_HAS_RETH | UR_HAS_PAYLOAD },
 };
 
 /* The upper three bits: what they add, and which operations the service has, a bit for each. */
@@ -68,7 +70,7 @@ static const struct {
 	uint32_t flags;
 	uint32_t operations;
 } services[1 << (8 - SERVICE_SHIFT)] = {
-	[UR_RC_SEND_FIRST >> SERVICE_SHIFT] = { UR_IS_RC, 0xdfffff },
+	[UR_RC_SEND_FIRST >> SERVICE_SHIFT] = { UR_IS_RC, 0x20dfffff },
 	[UR_UC_SEND_FIRST >> SERVICE_SHIFT] = { UR_IS_UC, 0x000fff },
 	[UR_UD_SEND_ONLY >> SERVICE_SHIFT] = { UR_IS_UD | UR_HAS_DETH, 0x000030 },
 };

@@ -45,6 +45,7 @@ enum ur_opcode {
 	UR_RC_FETCH_ADD,
 	UR_RC_SEND_LAST_INV = 0x16,
 	UR_RC_SEND_ONLY_INV = 0x17,
+	UR_RC_ATOMIC_WRITE = 0x1d,
 	UR_UC_SEND_FIRST = 0x20,
 	UR_UC_SEND_MIDDLE,
 	UR_UC_SEND_LAST,
@@ -99,7 +100,7 @@ struct ur_packet {
 	uint32_t dest_qpn;
 	uint32_t psn;
 
-	/* RETH: writes and read requests. Atomic requests use va, rkey and the next two. */
+	/* RETH: writes, atomic ones too, and read requests. Atomic requests use va, rkey and the next two. */
 	uint64_t va;
 	uint32_t rkey;
 	uint32_t dma_length;

@@ -40,6 +40,7 @@ static const uint8_t header_sizes[256] = {
 	[0x14] = 40,
 	[0x16] = 16,
 	[0x17] = 16,
+	[0x1d] = 28,
 	/* UC */
 	[0x20] = 12,
 	[0x21] = 12,
@@ -153,6 +154,7 @@ static void test_each_operation_has_a_name_in_every_service(void **state)
 	assert_string_equal(ur_opcode_name(UR_UC_WRITE_ONLY_IMM), "WRITE_ONLY_IMM");
 	assert_string_equal(ur_opcode_name(UR_UD_SEND_ONLY), "SEND_ONLY");
 	assert_string_equal(ur_opcode_name(UR_RC_SEND_ONLY_INV), "SEND_ONLY_INV");
+	assert_string_equal(ur_opcode_name(UR_RC_ATOMIC_WRITE), "ATOMIC_WRITE");
 	for (unsigned opcode = 0; opcode < COUNT(header_sizes); opcode++)
 		assert_int_equal(strcmp(ur_opcode_name((uint8_t)opcode), "?") == 0,
 				 header_sizes[opcode] == 0);
@@ -184,6 +186,7 @@ static void test_flags_tell_the_place_of_a_packet_in_its_message(void **state)
 	assert_flags(UR_RC_READ_RESPONSE_LAST, mask, UR_IS_LAST);
 	assert_flags(UR_RC_READ_RESPONSE_ONLY, mask, mask);
 	assert_flags(UR_RC_FETCH_ADD, mask, mask);
+	assert_flags(UR_RC_ATOMIC_WRITE, mask, mask);
 }
 
 static void test_flags_tell_what_a_packet_is(void **state)
@@ -199,6 +202,7 @@ static void test_flags_tell_what_a_packet_is(void **state)
 	assert_flags(UR_UD_SEND_ONLY, mask, UR_IS_REQUEST | UR_IS_SEND | UR_IS_UD | UR_HAS_PAYLOAD);
 	assert_flags(UR_RC_READ_REQUEST, mask, UR_IS_REQUEST | UR_IS_RC);
 	assert_flags(UR_RC_COMPARE_SWAP, mask, UR_IS_REQUEST | UR_IS_RC);
+	assert_flags(UR_RC_ATOMIC_WRITE, mask, UR_IS_REQUEST | UR_IS_RC | UR_HAS_PAYLOAD);
 	assert_flags(UR_RC_READ_RESPONSE_MIDDLE, mask, UR_IS_RESPONSE | UR_IS_RC | UR_HAS_PAYLOAD);
 	assert_flags(UR_RC_ACKNOWLEDGE, mask, UR_IS_RESPONSE | UR_IS_RC);
 	assert_flags(UR_RC_ATOMIC_ACKNOWLEDGE, mask, UR_IS_RESPONSE | UR_IS_RC);

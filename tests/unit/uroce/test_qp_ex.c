@@ -7,7 +7,8 @@
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                              \
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |              \
-	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW)
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW |     \
+	 IBV_QP_EX_WITH_ATOMIC_WRITE)
 
 #define MAX_WR     4
 #define MAX_SGE    2
@@ -152,6 +153,24 @@ static void test_several_pieces_are_gathered(void **state)
 	assert_int_equal(posted(0)->sge_count, MAX_SGE);
 	assert_memory_equal(posted(0)->sges, sges, sizeof(sges));
 	assert_int_equal(posted(0)->length, 11);
+}
+
+static void test_the_value_of_an_atomic_write_is_copied_at_once(void **state)
+{
+	uint64_t value = 0x0102030405060708;
+
+	(void)state;
+	ibv_wr_start(ex);
+	ibv_wr_atomic_write(ex, 5, 6, &value);
+	value = 0;
+	assert_int_equal(ibv_wr_complete(ex), 0);
+	assert_int_equal(posted(0)->opcode, IBV_WR_ATOMIC_WRITE);
+	assert_int_equal(posted(0)->rkey, 5);
+	assert_int_equal(posted(0)->remote_addr, 6);
+	assert_int_equal(posted(0)->length, 8);
+	assert_true(posted(0)->is_inline);
+	value = 0x0102030405060708;
+	assert_memory_equal(posted(0)->inline_data, &value, sizeof(value));
 }
 
 static void test_inline_data_is_copied_at_once(void **state)
@@ -379,8 +398,7 @@ static void test_the_device_goes_on_between_start_and_complete(void **state)
 
 static void test_operations_that_are_not_there_cannot_be_asked_for(void **state)
 {
-	static const uint64_t ops[] = { IBV_QP_EX_WITH_TSO, IBV_QP_EX_WITH_ATOMIC_WRITE,
-					UINT64_C(1) << 40 };
+	static const uint64_t ops[] = { IBV_QP_EX_WITH_TSO, UINT64_C(1) << 11, UINT64_C(1) << 40 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
@@ -399,6 +417,7 @@ int main(void)
 		ex_test(test_work_requests_become_entries_all_at_once),
 		ex_test(test_each_operation_has_its_opcode_and_its_fields),
 		ex_test(test_several_pieces_are_gathered),
+		ex_test(test_the_value_of_an_atomic_write_is_copied_at_once),
 		ex_test(test_inline_data_is_copied_at_once),
 		ex_test(test_a_message_without_data_is_one),
 		ex_test(test_aborted_work_requests_are_forgotten),

@@ -172,6 +172,29 @@ static void atomics_return_what_was_there(void **state)
 	assert_int_equal(read_u64(b.memory), 9);
 }
 
+/* Written whole, and answered as a read of nothing. */
+static void an_atomic_write_writes_a_word(void **state)
+{
+	uint64_t value = UINT64_C(0x0123456789abcdef);
+	struct ibv_sge sge = simulation_sge(&a, 64, 8);
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_ATOMIC_WRITE, &sge, 1);
+	struct ibv_wc wc;
+
+	(void)state;
+	memcpy(a.memory + 64, &value, sizeof(value));
+	simulation_post_send(&a, &wr);
+	simulation_settle();
+	wc = assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
+	assert_int_equal(wc.opcode, IBV_WC_ATOMIC_WRITE);
+	assert_int_equal(wc.byte_len, 8);
+	assert_int_equal(read_u64(b.memory), value);
+	assert_all_bytes(b.memory + 8, 8, 0);
+	assert_int_equal(simulation_count(UR_RC_READ_RESPONSE_ONLY), 1);
+	assert_int_equal(simulation_last(UR_RC_READ_RESPONSE_ONLY)->payload_length, 0);
+	assert_int_equal(simulation_count(UR_RC_ACKNOWLEDGE), 0);
+	assert_int_equal(read_u64(a.memory + 64), value);
+}
+
 static void pieces_are_gathered_and_scattered(void **state)
 {
 	struct ibv_sge from[3], to[3];
@@ -331,25 +354,27 @@ static unsigned exchange(void)
 	simulation_post_recv(&b, 1, 10000, 5000);
 	simulation_post_recv(&b, 2, 0, 0);
 
-	struct ibv_sge sges[] = { simulation_sge(&a, 0, 5000), simulation_sge(&a, 0, 4500),
+	struct ibv_sge sges[] = { simulation_sge(&a, 0, 5000),     simulation_sge(&a, 0, 4500),
 				  simulation_sge(&a, 20000, 5000), simulation_sge(&a, 40000, 8),
-				  simulation_sge(&a, 0, 2500) };
+				  simulation_sge(&a, 0, 2500),     simulation_sge(&a, 0, 8) };
 	struct ibv_send_wr wrs[] = {
 		simulation_wr(IBV_WR_SEND, &sges[0], 1),
 		simulation_wr(IBV_WR_RDMA_WRITE, &sges[1], 2),
 		simulation_wr(IBV_WR_RDMA_READ, &sges[2], 3),
 		simulation_wr(IBV_WR_ATOMIC_FETCH_AND_ADD, &sges[3], 4),
 		simulation_wr(IBV_WR_RDMA_WRITE_WITH_IMM, &sges[4], 5),
+		simulation_wr(IBV_WR_ATOMIC_WRITE, &sges[5], 6),
 	};
 	wrs[2].wr.rdma.remote_addr += 20000;
 	wrs[3].wr.atomic.remote_addr += 40000;
 	wrs[3].wr.atomic.compare_add = 2;
 	wrs[4].wr.rdma.remote_addr += 30000;
-	for (unsigned i = 0; i < 5; i++)
+	wrs[5].wr.rdma.remote_addr += 50000;
+	for (unsigned i = 0; i < 6; i++)
 		simulation_post_send(&a, &wrs[i]);
 	simulation_run(60 * SECOND);
 
-	for (unsigned i = 1; i <= 5; i++)
+	for (unsigned i = 1; i <= 6; i++)
 		assert_completion(a.send_cq, i, IBV_WC_SUCCESS);
 	assert_no_completion(a.send_cq);
 	assert_completion(b.recv_cq, 1, IBV_WC_SUCCESS);
@@ -361,6 +386,7 @@ static unsigned exchange(void)
 	assert_memory_equal(b.memory + 30000, a.memory, 2500);
 	assert_int_equal(read_u64(a.memory + 40000), 40);
 	assert_int_equal(read_u64(b.memory + 40000), 42);
+	assert_memory_equal(b.memory + 50000, a.memory, 8);
 	assert_int_equal(a.qp->requester.in_flight, 0);
 	assert_int_equal(a.qp->requester.reads, 0);
 	assert_int_equal(a.qp->deadline, UR_NEVER);
@@ -486,6 +512,34 @@ static void an_atomic_is_executed_once_however_often_it_comes(void **state)
 	assert_completion(a.send_cq, 5, IBV_WC_SUCCESS);
 	assert_int_equal(read_u64(b.memory), 1);
 	assert_int_equal(read_u64(a.memory + 64), 0);
+	assert_true(b.device.counters.rx_duplicate >= 3);
+}
+
+static enum fate loses_first_read_responses(const struct ur_packet *packet, unsigned count,
+					    void *user_data)
+{
+	(void)count, (void)user_data;
+	return packet->opcode == UR_RC_READ_RESPONSE_ONLY && atomic_responses++ < 3 ? DROP
+										    : DELIVER;
+}
+
+/* What b writes there in the meantime stays. */
+static void an_atomic_write_is_executed_once_however_often_it_comes(void **state)
+{
+	struct ibv_sge sge = simulation_sge(&a, 64, 8);
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_ATOMIC_WRITE, &sge, 5);
+
+	(void)state;
+	atomic_responses = 0;
+	simulation_set_fate(loses_first_read_responses, NULL);
+	memset(a.memory + 64, 0x11, 8);
+	simulation_post_send(&a, &wr);
+	simulation_settle();
+	assert_all_bytes(b.memory, 8, 0x11);
+	memset(b.memory, 0x22, 8);
+	simulation_run(SECOND);
+	assert_completion(a.send_cq, 5, IBV_WC_SUCCESS);
+	assert_all_bytes(b.memory, 8, 0x22);
 	assert_true(b.device.counters.rx_duplicate >= 3);
 }
 
@@ -644,6 +698,7 @@ int main(void)
 		TEST(a_write_changes_the_peers_memory_and_nothing_else),
 		TEST(a_read_brings_the_peers_memory),
 		TEST(atomics_return_what_was_there),
+		TEST(an_atomic_write_writes_a_word),
 		TEST(pieces_are_gathered_and_scattered),
 		TEST(inline_data_is_taken_when_it_is_posted),
 		TEST(only_signaled_requests_complete_visibly),
@@ -658,6 +713,7 @@ int main(void)
 		TEST(a_gap_is_repaired_without_waiting),
 		TEST(a_lost_end_is_asked_for_long_before_the_timeout),
 		TEST(an_atomic_is_executed_once_however_often_it_comes),
+		TEST(an_atomic_write_is_executed_once_however_often_it_comes),
 		TEST(asking_again_keeps_count_of_reads),
 		TEST(reads_that_come_again_are_answered_in_their_order),
 		TEST(new_reads_do_not_suffer_from_those_that_came_again),

@@ -67,6 +67,12 @@ static const struct refusal refusals[] = {
 	  IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR, UR_NAK_REMOTE_ACCESS },
 	{ "an atomic that is not aligned", IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 4, 0,
 	  IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR, UR_NAK_INVALID_REQUEST },
+	{ "an atomic write at the end", IBV_WR_ATOMIC_WRITE, 8, MEMORY_SIZE, 0,
+	  IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR, UR_NAK_REMOTE_ACCESS },
+	{ "an atomic write with a wrong key", IBV_WR_ATOMIC_WRITE, 8, 0, 0x100,
+	  IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR, UR_NAK_REMOTE_ACCESS },
+	{ "an atomic write that is not aligned", IBV_WR_ATOMIC_WRITE, 8, 4, 0,
+	  IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR, UR_NAK_INVALID_REQUEST },
 };
 
 static void post_refused(const struct refusal *refusal)
@@ -127,6 +133,12 @@ struct permission {
 static const struct permission permissions[] = {
 	{ ALL_ACCESS, ALL_ACCESS, false, false, IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS },
 	{ ALL_ACCESS, ALL_ACCESS, false, false, IBV_WR_RDMA_READ, IBV_WC_SUCCESS },
+	{ IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE, false, false,
+	  IBV_WR_ATOMIC_WRITE, IBV_WC_SUCCESS },
+	{ IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC, ALL_ACCESS, false, false,
+	  IBV_WR_ATOMIC_WRITE, IBV_WC_REM_ACCESS_ERR },
+	{ ALL_ACCESS, IBV_ACCESS_REMOTE_ATOMIC, false, false, IBV_WR_ATOMIC_WRITE,
+	  IBV_WC_REM_INV_REQ_ERR },
 	{ ALL_ACCESS, ALL_ACCESS, true, false, IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR },
 	{ ALL_ACCESS, ALL_ACCESS, true, false, IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR },
 	{ ALL_ACCESS, ALL_ACCESS, false, true, IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR },
@@ -215,6 +227,32 @@ static void more_reads_than_agreed_are_refused(void **state)
 		assert_completion(a.send_cq, i, IBV_WC_SUCCESS);
 	assert_completion(a.send_cq, 4, IBV_WC_REM_INV_REQ_ERR);
 	assert_event(&b, IBV_EVENT_QP_REQ_ERR);
+}
+
+static void an_atomic_write_of_another_length_is_refused(void **state)
+{
+	static const uint8_t value[12] = { 1 };
+	static const struct {
+		uint32_t dma_length;
+		size_t payload_length;
+	} lengths[] = { { 8, 4 }, { 8, 12 }, { 4, 8 }, { 0, 0 } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		const struct ur_packet packet = { .opcode = UR_RC_ATOMIC_WRITE,
+						  .psn = simulation_defaults.psn,
+						  .va = (uintptr_t)b.memory,
+						  .rkey = b.mr->verbs.rkey,
+						  .dma_length = lengths[i].dma_length,
+						  .payload_length = lengths[i].payload_length };
+
+		simulation_inject(&packet, value);
+		simulation_settle();
+		assert_event(&b, IBV_EVENT_QP_REQ_ERR);
+		assert_int_equal(state_of(&b), IBV_QPS_ERR);
+		assert_all_bytes(b.memory, 16, 0);
+		simulation_reconnect(&simulation_defaults);
+	}
 }
 
 /* ---- Receives that do not fit ---- */
@@ -682,6 +720,7 @@ int main(void)
 		cmocka_unit_test(region_domain_and_queue_pair_must_all_permit),
 		TEST(a_region_that_goes_during_a_write_stops_it),
 		TEST(more_reads_than_agreed_are_refused),
+		TEST(an_atomic_write_of_another_length_is_refused),
 		TEST(a_message_longer_than_its_receive_ends_both_sides),
 		TEST(a_receive_without_a_right_key_ends_both_sides),
 		TEST(a_local_key_that_is_wrong_ends_what_comes_after_it),

@@ -316,7 +316,18 @@ static void test_the_extended_attributes_fill_what_there_is_room_for(void **stat
 	assert_int_equal(attr.hca_core_clock, 1000000);
 	assert_int_equal(attr.completion_timestamp_mask, UINT64_MAX);
 	assert_int_equal(attr.phys_port_cnt_ex, 1);
-	assert_int_equal(attr.device_cap_flags_ex, attr.orig_attr.device_cap_flags);
+	assert_int_equal(attr.device_cap_flags_ex,
+			 attr.orig_attr.device_cap_flags | UINT64_C(1) << 40 /* atomic write */);
+	assert_int_equal(attr.odp_caps.general_caps, 0);
+	assert_int_equal(attr.tso_caps.max_tso, 0);
+	assert_int_equal(attr.rss_caps.supported_qpts, 0);
+	assert_int_equal(attr.max_wq_type_rq, 0);
+	assert_int_equal(attr.raw_packet_caps, 0);
+	assert_int_equal(attr.tm_caps.max_num_tags, 0);
+	assert_int_equal(attr.cq_mod_caps.max_cq_count, 0);
+	assert_int_equal(attr.max_dm_size, 0);
+	assert_int_equal(attr.pci_atomic_caps.compare_swap, 0);
+	assert_int_equal(attr.xrc_odp_caps, 0);
 
 	memset(&attr, 0xff, sizeof(attr));
 	assert_int_equal(verbs->query_device_ex(on.context, NULL, &attr, sizeof(attr.orig_attr)),
@@ -395,6 +406,73 @@ static void test_what_is_not_there_is_refused(void **state)
 	assert_string_equal(other_verbs_called(), "");
 
 	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+/* Programs that made an object elsewhere, or made it up. */
+static void test_what_is_not_there_is_refused_also_for_objects_that_cannot_be(void **state)
+{
+	struct ibv_srq srq = { .context = on.context };
+	struct ibv_wq wq = { .context = on.context };
+	struct ibv_rwq_ind_table table = { .context = on.context };
+	struct ibv_flow flow = { .context = on.context };
+	struct ibv_flow_action action = { .context = on.context };
+	struct ibv_counters counters = { .context = on.context };
+	struct ibv_dm dm = { .context = on.context };
+	struct ibv_ops_wr *bad;
+
+	(void)state;
+	assert_refused(
+		ibv_create_rwq_ind_table(on.context, &(struct ibv_rwq_ind_table_init_attr){ 0 }));
+	assert_refused(
+		ibv_create_flow_action_esp(on.context, &(struct ibv_flow_action_esp_attr){ 0 }));
+	assert_int_equal(ibv_post_srq_ops(&srq, NULL, &bad), EOPNOTSUPP);
+	assert_int_equal(ibv_modify_wq(&wq, NULL), EOPNOTSUPP);
+	assert_int_equal(ibv_destroy_wq(&wq), EOPNOTSUPP);
+	assert_int_equal(ibv_destroy_rwq_ind_table(&table), EOPNOTSUPP);
+	assert_int_equal(ibv_destroy_flow(&flow), EOPNOTSUPP);
+	assert_int_equal(ibv_modify_flow_action_esp(&action, NULL), EOPNOTSUPP);
+	assert_int_equal(ibv_destroy_flow_action(&action), EOPNOTSUPP);
+	assert_int_equal(ibv_attach_counters_point_flow(&counters, NULL, &flow), EOPNOTSUPP);
+	assert_int_equal(ibv_read_counters(&counters, NULL, 0, 0), EOPNOTSUPP);
+	assert_int_equal(ibv_destroy_counters(&counters), EOPNOTSUPP);
+	assert_int_equal(ibv_free_dm(&dm), EOPNOTSUPP);
+	ibv_unimport_dm(&dm);
+	assert_string_equal(other_verbs_called(), "");
+}
+
+static void test_attributes_that_mean_what_is_not_there_are_refused(void **state)
+{
+	static const unsigned access[] = { IBV_ACCESS_ON_DEMAND, IBV_ACCESS_HUGETLB };
+	static const int types[] = { IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV,
+				     IBV_QPT_DRIVER };
+	static const uint32_t masks[] = { IBV_QP_INIT_ATTR_XRCD, IBV_QP_INIT_ATTR_CREATE_FLAGS,
+					  IBV_QP_INIT_ATTR_MAX_TSO_HEADER,
+					  IBV_QP_INIT_ATTR_IND_TABLE, IBV_QP_INIT_ATTR_RX_HASH };
+	struct ibv_pd *pd = ibv_alloc_pd(on.context);
+	struct ibv_cq *cq = ibv_create_cq(on.context, 1, NULL, NULL, 0);
+	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq };
+	struct ibv_qp_init_attr_ex extended = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd
+	};
+	struct ibv_dm dm = { .context = on.context };
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 1, .wc_flags = IBV_WC_EX_WITH_CVLAN };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(access) / sizeof(access[0]); i++)
+		assert_refused(ibv_reg_mr(pd, memory[0], sizeof(memory[0]), access[i]));
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		attr.qp_type = (enum ibv_qp_type)types[i];
+		assert_refused(ibv_create_qp(pd, &attr));
+	}
+	for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+		extended.comp_mask = IBV_QP_INIT_ATTR_PD | masks[i];
+		assert_refused(ibv_create_qp_ex(on.context, &extended));
+	}
+	assert_refused(ibv_create_cq_ex(on.context, &cq_attr));
+	assert_refused(ibv_reg_dm_mr(pd, &dm, 0, 1, 0));
+	assert_string_equal(other_verbs_called(), "");
 	assert_int_equal(ibv_destroy_cq(cq), 0);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
@@ -815,6 +893,8 @@ int main(void)
 		api_test(test_the_clock_is_that_of_completions),
 		api_test(test_files_of_our_devices_do_not_exist),
 		api_test(test_what_is_not_there_is_refused),
+		api_test(test_what_is_not_there_is_refused_also_for_objects_that_cannot_be),
+		api_test(test_attributes_that_mean_what_is_not_there_are_refused),
 		api_test(test_memory_is_registered_in_each_way),
 		api_test(test_a_parent_domain_is_used_as_a_domain),
 		api_test(test_a_device_is_imported_with_its_domains_and_regions),

@@ -12,6 +12,9 @@
 /* What programs that were built before port_cap_flags2 existed have room for. */
 #define OLD_PORT_ATTR_SIZE offsetof(struct ibv_port_attr, port_cap_flags2)
 
+/* Of the extended flags of a device; headers of verbs have no name for it yet. */
+#define UR_DEVICE_ATOMIC_WRITE (UINT64_C(1) << 40)
+
 int ur_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
 	ur_device_attr(ur_device_behind(context), attr);
@@ -28,7 +31,7 @@ int ur_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 	if ((input && input->comp_mask) || attr_size < sizeof(attr->orig_attr))
 		return EINVAL;
 	ur_device_attr(ur_device_behind(context), &all.orig_attr);
-	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+	all.device_cap_flags_ex = all.orig_attr.device_cap_flags | UR_DEVICE_ATOMIC_WRITE;
 	memset(attr, 0, attr_size);
 	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
 	return 0;

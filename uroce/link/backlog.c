@@ -81,6 +81,14 @@ static const struct rtattr *find_attribute(const union answer *answer, size_t si
 	return NULL;
 }
 
+/* Half of it is left free: what the system has on its way to there is not counted yet. */
+static uint32_t limit_of(uint32_t buffer, uint32_t size)
+{
+	if (size < buffer / 2)
+		return buffer / 2;
+	return size < buffer ? buffer - size : 0;
+}
+
 static bool has_room(const union answer *answer, size_t answer_size, uint32_t size)
 {
 	const struct rtattr *attribute = find_attribute(answer, answer_size);
@@ -89,7 +97,7 @@ static bool has_room(const union answer *answer, size_t answer_size, uint32_t si
 	if (!attribute || RTA_PAYLOAD(attribute) < sizeof(values))
 		return true;
 	memcpy(values, RTA_DATA(attribute), sizeof(values));
-	return (uint64_t)values[SK_MEMINFO_RMEM_ALLOC] + size <= values[SK_MEMINFO_RCVBUF];
+	return values[SK_MEMINFO_RMEM_ALLOC] <= limit_of(values[SK_MEMINFO_RCVBUF], size);
 }
 
 /* The system answers before send returns. Returns the answer's size, or -1. */

@@ -89,6 +89,7 @@ CC=clang build_in build-fuzz -Dfuzz=true -Dtests=true -Dbench=false
 fuzz descriptor 512
 fuzz packet 512
 fuzz reliable 2048
+fuzz unreliable 2048
 fuzz cm 512
 fuzz cm_endpoint 512
 

@@ -1,9 +1,9 @@
 /*
- * Packets from a peer that may send anything, to a queue pair that has requests of its own in flight:
+ * Packets from a peer that may send anything, to a connection that has requests of its own in flight:
  * none may bring access to memory that is not registered for it, or break what the queue pair holds.
  *
  * Input: packets, each with one byte of what to set right in it (so that most get past the first
- * checks), one of its length, and its bytes.
+ * checks), one of its length, and its bytes. CONNECTION: which type of connection, IBV_QPT_RC or IBV_QPT_UC.
  */
 #include "../unit/uroce/simulation.h"
 
@@ -35,12 +35,9 @@ static const uint8_t full_payload[4096];
 static struct ur_mr *window; /* the only memory that the peer may change by writing */
 static struct ur_mw *bound;  /* part of it, by a key that the peer can give back */
 
-static void set_up(void)
+static void set_up(const struct simulation_config *config)
 {
-	struct simulation_config config = simulation_defaults;
-
-	config.max_wr = 16;
-	simulation_create(&config);
+	simulation_create(config);
 	window = ur_mr_register(b.pd, b.memory + WINDOW_OFFSET, WINDOW_SIZE, UINT64_MAX,
 				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 					IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
@@ -81,11 +78,16 @@ static void unbind_window(void)
 	assert_null(bound->mr);
 }
 
+static bool is_unreliable(void)
+{
+	return !ur_qp_is_reliable(b.qp);
+}
+
 static void post_requests(void)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
 						      IBV_WR_ATOMIC_FETCH_AND_ADD,
-						      IBV_WR_ATOMIC_WRITE, IBV_WR_SEND };
+						      IBV_WR_SEND, IBV_WR_ATOMIC_WRITE };
 
 	for (unsigned i = 0; i < 5; i++) {
 		bool is_atomic = opcodes[i] == IBV_WR_ATOMIC_FETCH_AND_ADD ||
@@ -93,7 +95,8 @@ static void post_requests(void)
 		struct ibv_sge sge = simulation_sge(&b, 0, is_atomic ? 8 : RECEIVE_SIZE);
 		struct ibv_send_wr wr = simulation_wr(opcodes[i], &sge, i);
 
-		simulation_post_send(&b, &wr);
+		if (!is_unreliable() || i % 3 == 0)
+			simulation_post_send(&b, &wr);
 	}
 }
 
@@ -129,7 +132,7 @@ static void give(const uint8_t *bytes, size_t length, unsigned what)
 		simulation_deliver(&b, &packet);
 	}
 	if (what & LATER && b.qp->deadline != UR_NEVER)
-		ur_requester_run_timer(b.qp, b.qp->deadline);
+		ur_qp_run_timer(b.qp, b.qp->deadline);
 	free(copy);
 	simulation_lose_all();
 }
@@ -145,10 +148,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct simulation_config config = simulation_defaults;
 
+	config.max_wr = 16;
+	config.type = CONNECTION;
 	if (!window)
-		set_up();
+		set_up(&config);
 	simulation_reconnect(&config);
-	bind_window();
+	if (!is_unreliable())
+		bind_window();
 	post_requests();
 	for (unsigned i = 0; i < 4; i++)
 		simulation_post_recv(&b, i, 0, RECEIVE_SIZE);

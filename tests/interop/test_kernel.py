@@ -292,9 +292,9 @@ class Verbs(KernelTest):
         )
         return peer
 
-    def pingpong(self, program, *arguments):
+    def pingpong(self, program, *arguments, gid="-g"):
         for server, client in DIRECTIONS:
-            given = [("-d", s.device, "-g", s.ipv4_gid, *arguments) for s in (server, client)]
+            given = [("-d", s.device, gid, s.ipv4_gid, *arguments) for s in (server, client)]
             with self.subTest(server=server.name, arguments=arguments):
                 first = self.serve_tcp(server, program, *given[0])
                 second = self.connect(client, first, server, program, *given[1])
@@ -306,6 +306,15 @@ class Verbs(KernelTest):
 
     def test_datagrams(self):
         self.pingpong("ibv_ud_pingpong", "-n", "200")
+
+    def test_unreliable_connection(self):
+        self.pingpong("ibv_uc_pingpong", "-n", "200")
+        self.pingpong("ibv_uc_pingpong", "-n", "20", "-s", "65536")
+
+    @unittest.skipIf(shutil.which("ib_write_lat") is None, "perftest is not installed")
+    def test_perftest_of_an_unreliable_connection(self):
+        for program in ("ib_send_lat", "ib_write_lat"):
+            self.pingpong(program, "-F", "-c", "UC", "-n", "100", "-s", "5000", gid="-x")
 
 
 class Pairs(KernelTest):

@@ -22,6 +22,7 @@ from programs import (
 
 PINGPONG = "ibv_rc_pingpong"
 SRQ_PINGPONG = "ibv_srq_pingpong"
+UC_PINGPONG = "ibv_uc_pingpong"
 UD_PINGPONG = "ibv_ud_pingpong"
 
 # GIDs of the loopback interface: IPv4 comes first.
@@ -40,6 +41,9 @@ PERFTEST_PROGRAMS = (
 )
 # Datagrams that find no receive are lost, and waited for: there is one for each.
 DATAGRAM_PROGRAMS = (("ib_send_lat", "1000"), ("ib_send_bw", "300"))
+
+# The same of unreliable connections, whose bandwidth tests wait for each message.
+UNRELIABLE_PROGRAMS = ("ib_send_lat", "ib_write_lat", "ib_send_bw", "ib_write_bw")
 
 # Of a completion: IBV_WC_RETRY_EXC_ERR.
 RETRY_EXCEEDED = 12
@@ -238,6 +242,20 @@ class Loopback(TransferTest):
     def test_datagrams(self):
         self.datagrams(LOOPBACK, LOOPBACK, "4096")
 
+    def test_unreliable_connections(self):
+        for gid, size, count, *options in (
+            (IPV4, "1", "5000", "-c"),
+            (IPV4, "1", "5000", "-c", "-e"),
+            (IPV4, "4096", "5000", "-c"),
+            (IPV4, "100001", "500", "-c", "-m", "256"),
+            (IPV4, "100001", "500", "-c", "-m", "4096", "-e"),
+            (IPV4, "1048576", "100", "-c", "-m", "4096"),
+            (IPV6, "100001", "500", "-c", "-m", "1024"),
+        ):
+            with self.subTest(gid=gid, size=size, options=options):
+                arguments = ("-g", gid, "-s", size, "-n", count, *options)
+                self.pingpong(LOOPBACK, LOOPBACK, *arguments, program=UC_PINGPONG)
+
     @unittest.skipUnless(programs.is_root(), "the tests run without root as they are")
     def test_unprivileged_users(self):
         user = LOOPBACK.with_prefix(*NOBODY)
@@ -261,6 +279,15 @@ class Perftest(TransferTest):
 
     def test_datagrams(self):
         self.perftest_of_datagrams(LOOPBACK, LOOPBACK)
+        self.open_and_close()
+
+    def test_unreliable_connections(self):
+        for program in UNRELIABLE_PROGRAMS:
+            for arguments in ((), ("-s", "65536", "-n", "500"), ("-e", "-n", "500")):
+                if "write" in program and "-e" in arguments:
+                    continue  # these have no events
+                with self.subTest(program=program, arguments=arguments):
+                    self.perftest(LOOPBACK, LOOPBACK, program, "-c", "UC", *arguments)
         self.open_and_close()
 
     def test_a_peer_that_dies_is_noticed(self):
@@ -301,6 +328,12 @@ class TwoNetworks(TransferTest):
     def test_datagrams(self):
         self.datagrams(*self.sides, "1024")
         self.pingpong(*self.sides, "-g", self.LINK_LOCAL, "-c", program=UD_PINGPONG)
+
+    def test_unreliable_connections(self):
+        for size in ("1", "100001"):
+            arguments = ("-g", IPV4, "-s", size, "-n", "1000", "-c")
+            with self.subTest(size=size):
+                self.pingpong(*self.sides, *arguments, program=UC_PINGPONG)
 
     def test_datagrams_reach_a_further_process_of_a_host(self):
         host, other = self.sides
@@ -406,6 +439,27 @@ class Faults(TransferTest):
             size = () if "atomic" in program else ("-s", "20000")
             with self.subTest(program=program):
                 self.perftest(side, side, program, "-n", "300", *size)
+        self.open_and_close()
+
+    @unittest.skipUnless(PERFTEST, "perftest is not installed")
+    def test_an_unreliable_connection_loses_messages_and_goes_on(self):
+        """Those that write do not wait for what arrives."""
+        side = self.side(5)
+        arguments = ("-F", "-x", IPV4, "-c", "UC", "-n", "500", "-s", "20000")
+        server, client = self.run_pair(side, side, "ib_write_bw", *arguments)
+        received, sent = counters(server), counters(client)
+        self.assertEqual(
+            sent["packets sent"]
+            - sent["faults: packets sent twice"]
+            + sent["faults: packets dropped"],
+            500 * 5,
+        )
+        for text in (
+            "requests received ahead of their turn",
+            "packets dropped: others of the message were",
+        ):
+            self.assertGreater(received.get(text, 0), 0, f"{text}:\n{server.output()}")
+        self.assertEqual(client.output().count("Failed"), 0, client.output())
         self.open_and_close()
 
 

@@ -505,6 +505,24 @@ static void start_datagrams(struct node *node, const struct simulation_config *c
 	       IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
+/* Beside those of all connections, the attributes of reliable ones. */
+static int rtr_mask(const struct simulation_config *config)
+{
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+
+	return config->type == IBV_QPT_RC ? mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+					  : mask;
+}
+
+static int rts_mask(const struct simulation_config *config)
+{
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+
+	return config->type == IBV_QPT_RC ? mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+						    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
+					  : mask;
+}
+
 static void connect_node(struct node *node, const struct node *peer,
 			 const struct simulation_config *config)
 {
@@ -526,8 +544,7 @@ static void connect_node(struct node *node, const struct node *peer,
 				     .ah_attr = { .is_global = 1,
 						  .port_num = 1,
 						  .grh.dgid = peer->device.gids[0] } },
-	       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	       rtr_mask(config));
 	modify(node,
 	       (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
 				     .sq_psn = config->psn,
@@ -535,8 +552,7 @@ static void connect_node(struct node *node, const struct node *peer,
 				     .retry_cnt = (uint8_t)config->retry_cnt,
 				     .rnr_retry = (uint8_t)config->rnr_retry,
 				     .max_rd_atomic = (uint8_t)config->rd_atomic },
-	       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		       IBV_QP_MAX_QP_RD_ATOMIC);
+	       rts_mask(config));
 }
 
 void simulation_create(const struct simulation_config *config)

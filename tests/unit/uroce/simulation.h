@@ -38,7 +38,7 @@ struct node {
 
 /* What queue pairs are made with; simulation_defaults, then changes. */
 struct simulation_config {
-	enum ibv_qp_type type; /* RC or UD */
+	enum ibv_qp_type type; /* RC, UC or UD */
 	uint64_t send_ops;     /* of the extended interface; 0: without that */
 	enum ibv_mtu mtu;
 	unsigned rd_atomic;

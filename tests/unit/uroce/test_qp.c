@@ -213,6 +213,31 @@ static void assert_create_flags_refused(void)
 	assert_not_created(&attr, EOPNOTSUPP);
 }
 
+static void test_unreliable_connections_are_sought_at_their_own_port_on_this_host_only(void **state)
+{
+	struct ibv_qp_init_attr_ex init_attr = surroundings_init_attr();
+	struct ibv_qp_attr attr = surroundings_attr;
+	const int rtr_mask =
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+
+	(void)state;
+	init_attr.qp_type = IBV_QPT_UC;
+	for (unsigned i = 0; i < 2; i++) {
+		struct ur_qp *qp = ur_qp_create(&around.context, &init_attr);
+
+		assert_non_null(qp);
+		attr.qp_state = IBV_QPS_INIT;
+		assert_int_equal(ur_qp_modify(qp, &attr, INIT_MASK), 0);
+		attr.qp_state = IBV_QPS_RTR;
+		/* Of this host, or not. */
+		attr.ah_attr.grh.dgid.raw[0] = i == 0 ? 0 : 0xff;
+		assert_int_equal(ur_qp_modify(qp, &attr, rtr_mask), 0);
+		assert_int_equal(around.path_port,
+				 i == 0 ? ur_link_port_of(PEER_QPN) : UR_UDP_PORT);
+		ur_qp_destroy(qp);
+	}
+}
+
 static void test_what_is_not_there_yet_is_not_supported(void **state)
 {
 	(void)state;
@@ -799,6 +824,7 @@ int main(void)
 		qp_test(test_create_flags_may_be_none),
 		qp_test(test_capacities_beyond_the_limits_are_refused),
 		qp_test(test_objects_that_are_missing_or_of_another_context_are_refused),
+		qp_test(test_unreliable_connections_are_sought_at_their_own_port_on_this_host_only),
 		qp_test(test_what_is_not_there_yet_is_not_supported),
 		qp_test(test_no_number_left_is_a_lack_of_memory),
 		qp_test(test_the_way_to_ready_to_send),

@@ -104,6 +104,7 @@ run_tests on_uroce build python3 tests/uroce/test_pairs.py
 run_tests on_uroce build python3 tests/uroce/test_cm_programs.py
 run_tests on_uroce build python3 tests/uroce/test_cm_hostile.py
 run_tests on_uroce build python3 tests/uroce/test_cm_killed.py
+run_tests on_uroce build python3 tests/uroce/test_multicast.py
 
 step "uroce: every operation of the layer, and all pairs, plain and with sanitizers"
 for build in build build-asan; do

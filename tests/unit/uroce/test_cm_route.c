@@ -347,6 +347,25 @@ static void test_the_way_back_to_another_host_has_the_hop_limit(void **state)
 	assert_int_equal(route.path.hop_limit, 0);
 }
 
+/* Where the source is, whatever the system knows of groups. */
+static void test_a_group_is_reached_from_the_source(void **state)
+{
+	const union ibv_gid group = { .raw = { [10] = 0xff, 0xff, 224, 0, 1, 77 } };
+	struct ur_cm_route route;
+	union ibv_gid found;
+
+	(void)state;
+	assert_int_equal(find_route("127.0.0.1", "224.0.1.77", &route), 0);
+	assert_device(route.device, "uroce_lo");
+	assert_address(&route.source, "127.0.0.1", 5555);
+	assert_address(&route.dest, "224.0.1.77", 7174);
+	assert_address(&route.path.remote, "224.0.1.77", 4791);
+	found = ur_cm_gid_of(&route.dest);
+	assert_memory_equal(&found, &group, sizeof(group));
+	assert_int_equal(find_route("127.0.0.2", "224.0.1.77", &route), ENODEV);
+	assert_int_equal(find_route("::1", "224.0.1.77", &route), EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -363,6 +382,7 @@ int main(void)
 		cmocka_unit_test(test_what_the_system_cannot_reach_is_an_error),
 		cmocka_unit_test(test_the_way_back_goes_from_where_a_datagram_came_to_to_port_4791),
 		cmocka_unit_test(test_the_way_back_to_another_host_has_the_hop_limit),
+		cmocka_unit_test(test_a_group_is_reached_from_the_source),
 	};
 
 	if (!network_enter())

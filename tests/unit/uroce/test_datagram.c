@@ -244,6 +244,27 @@ static void an_ipv6_header_has_the_addresses(void **state)
 	assert_int_equal(ur_ah_destroy(ah), 0);
 }
 
+static void the_header_of_what_was_sent_to_a_group_names_that(void **state)
+{
+	const struct ur_packet packet = { .opcode = UR_UD_SEND_ONLY,
+					  .qkey = SIMULATION_QKEY,
+					  .payload = (const uint8_t *)"four",
+					  .payload_length = 4 };
+	const struct ur_group group = { .gid.raw = { 0xff, 0x0e, [15] = 0x77 } };
+	struct ur_path from = { .remote.v6 = { .sin6_family = AF_INET6,
+					       .sin6_addr.s6_addr = { 0xfd } } };
+	struct ip6_hdr ip;
+
+	(void)state;
+	post_recv(1, 100);
+	ur_datagram_receive(b.qp, &packet, &from, &group);
+	assert_completion(b.recv_cq, 1, IBV_WC_SUCCESS);
+	memcpy(&ip, received_header(), sizeof(ip));
+	assert_memory_equal(&ip.ip6_src, &from.remote.v6.sin6_addr, 16);
+	assert_memory_equal(&ip.ip6_dst, &group.gid, 16);
+	assert_memory_equal(received_data(), "four", 4);
+}
+
 static void what_came_leads_back_to_its_sender(void **state)
 {
 	(void)state;
@@ -844,6 +865,7 @@ int main(void)
 		TEST(an_immediate_comes_with_it_and_wakes_who_waits_for_that),
 		TEST(an_ipv4_header_has_the_addresses),
 		TEST(an_ipv6_header_has_the_addresses),
+		TEST(the_header_of_what_was_sent_to_a_group_names_that),
 		TEST(what_came_leads_back_to_its_sender),
 		TEST(a_queue_pair_can_send_to_itself),
 		TEST(the_port_is_the_process_s_own_on_this_host_only),

@@ -579,6 +579,40 @@ static void test_impossible_paths_are_refused(void **state)
 	}
 }
 
+static void test_a_path_leads_to_a_group(void **state)
+{
+	static const struct {
+		const char *gid;
+		uint8_t sgid_index;
+		int error;
+	} groups[] = {
+		{ "::ffff:224.0.0.0", 0, 0 },
+		{ "::ffff:239.255.255.255", 0, 0 },
+		{ "ff02::1", 2, 0 },
+		{ "ff0e::ffff:e001:203", 1, 0 },
+		{ "::ffff:224.0.0.0", 1, EINVAL },
+		{ "ff02::1", 0, EINVAL },
+		{ "ff02::1", 3, EINVAL },
+		{ "::ffff:223.255.255.255", 0, EINVAL },
+		{ "::ffff:240.0.0.0", 0, EINVAL },
+		{ "fe80::1", 2, EINVAL },
+	};
+	struct ur_device *device = scan_for_paths();
+	struct ibv_ah_attr attr = { 0 };
+	struct ur_path path;
+
+	(void)state;
+	assert_int_equal(ur_device_group_path(device, &attr, &path), EINVAL);
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+		attr = path_to(groups[i].gid, groups[i].sgid_index);
+		assert_int_equal(ur_device_group_path(device, &attr, &path), groups[i].error);
+	}
+	attr = path_to("ff02::1", 1);
+	assert_int_equal(ur_device_group_path(device, &attr, &path), 0);
+	assert_int_equal(path.remote.v6.sin6_port, htons(4791));
+	assert_int_equal(path.hop_limit, 9);
+}
+
 static void test_the_link_gets_the_addresses_with_their_scope(void **state)
 {
 	struct ur_device *device = scan_for_paths();
@@ -689,6 +723,7 @@ int main(void)
 		device_test(test_a_forked_child_has_devices_of_its_own),
 		device_test(test_a_path_leads_to_the_address_of_a_gid),
 		device_test(test_impossible_paths_are_refused),
+		device_test(test_a_path_leads_to_a_group),
 		device_test(test_the_link_gets_the_addresses_with_their_scope),
 		device_test(test_the_attributes_are_the_limits_of_the_objects),
 		device_test(test_the_port_is_active_and_has_the_rate_of_the_interface),

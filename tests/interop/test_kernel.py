@@ -250,6 +250,15 @@ class Connections(KernelTest):
                 second = self.launch(client, "udaddy", "-s", server.address, *given)
                 self.finish_all([first, second])
 
+    def test_multicast(self):
+        for receiver, sender in DIRECTIONS:
+            mckey = ("stdbuf", "-oL", "mckey", "-m", "224.0.1.77", "-C", "10")
+            with self.subTest(receiver=receiver.name):
+                first = self.launch(receiver, *mckey, "-b", receiver.address)
+                first.wait_for("receiving data transfers", "out")
+                second = self.launch(sender, *mckey, "-b", sender.address, "-s")
+                self.finish_all([first, second])
+
     def test_nobody_listens(self):
         """At that port: there is a server at another, so that somebody can say no."""
         for server, client in DIRECTIONS:

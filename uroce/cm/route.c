@@ -146,6 +146,19 @@ int ur_cm_route(const union ur_sockaddr *source, const union ur_sockaddr *dest,
 	return error;
 }
 
+/*
+ * A process of this host is answered at its own port: what went through port 4791 would be lost with
+ * the sender, if that has the port and ends at once.
+ */
+static uint16_t port_back(const struct ur_cm_route *route)
+{
+	uint16_t port = ur_address_port(&route->dest);
+	bool is_neighbour = ur_address_same_host(&route->source, &route->dest) &&
+			    port >= UR_UDP_PORT && port <= UR_UDP_PORT + UINT8_MAX;
+
+	return is_neighbour ? port : UR_UDP_PORT;
+}
+
 int ur_cm_route_back(struct ur_device *device, const struct ur_path *from, uint16_t source_port,
 		     uint16_t dest_port, struct ur_cm_route *route)
 {
@@ -154,7 +167,7 @@ int ur_cm_route_back(struct ur_device *device, const struct ur_path *from, uint1
 	*route = (struct ur_cm_route){ .device = device, .path = *from, .dest = from->remote };
 	ur_device_address(device, from->gid_index, &route->source);
 	route->path.hop_limit = hop_limit(device, &route->source, &route->dest);
-	ur_address_set_port(&route->path.remote, UR_UDP_PORT);
+	ur_address_set_port(&route->path.remote, port_back(route));
 	ur_address_set_port(&route->source, source_port);
 	ur_address_set_port(&route->dest, dest_port);
 	return 0;

@@ -345,6 +345,10 @@ static void test_the_way_back_to_another_host_has_the_hop_limit(void **state)
 	from.remote = address_of("10.9.0.1", 4792);
 	assert_int_equal(ur_cm_route_back(device_of("10.9.0.1"), &from, 1, 2, &route), 0);
 	assert_int_equal(route.path.hop_limit, 0);
+	assert_address(&route.path.remote, "10.9.0.1", 4792);
+	from.remote = address_of("10.9.0.1", 5047);
+	assert_int_equal(ur_cm_route_back(device_of("10.9.0.1"), &from, 1, 2, &route), 0);
+	assert_address(&route.path.remote, "10.9.0.1", 4791);
 }
 
 /* Where the source is, whatever the system knows of groups. */

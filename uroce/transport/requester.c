@@ -12,8 +12,9 @@
 #include "segment.h"
 
 /*
- * How soon to ask for an answer again, well before the acknowledgement timeout: long enough for a peer
- * that has to be scheduled, short beside the timeouts that programs set. Doubles each time.
+ * How soon at least to ask for an answer again, well before the acknowledgement timeout: long enough for a
+ * peer that has to be scheduled, short beside the timeouts that programs set. Longer where answers take
+ * longer: what comes again keeps a slow peer from what it has still to do. Doubles each time.
  */
 #define PROBE_INTERVAL (4 * UR_NS_PER_MS)
 
@@ -132,6 +133,13 @@ static void stop_timers(struct ur_qp *qp)
 	qp->requester.probe_deadline = UR_NEVER;
 }
 
+static uint64_t first_probe_interval(const struct ur_qp *qp)
+{
+	uint64_t usual = 2 * qp->requester.round_trip;
+
+	return usual > PROBE_INTERVAL ? usual : PROBE_INTERVAL;
+}
+
 /* Probes only make sense when they are much earlier than the timeout. */
 static void start_probe_timer(struct ur_qp *qp, uint64_t now)
 {
@@ -206,12 +214,13 @@ static void go_back(struct ur_qp *qp)
 	go_to(qp, qp->requester.una_psn);
 }
 
-/* Packets were lost: sends less at a time for a while. */
+/* Packets were lost: sends less at a time for a while. An answer that comes now says nothing of the way. */
 static void shrink_window(struct ur_qp *qp)
 {
 	struct ur_requester *r = &qp->requester;
 	uint32_t least = 2 * (qp->mtu + UR_PACKET_OVERHEAD);
 
+	r->timed_at = UR_NEVER;
 	r->window = r->window / 2 > least ? r->window / 2 : least;
 }
 
@@ -222,6 +231,33 @@ static void grow_window(struct ur_qp *qp, uint32_t acknowledged)
 	r->window += (uint32_t)((uint64_t)acknowledged * qp->mtu / r->window);
 	if (r->window > qp->carrier->window)
 		r->window = qp->carrier->window;
+}
+
+/* ---- How long answers take ---- */
+
+/* Times the newest packet, if those from psn on were sent for the first time. */
+static void start_timing(struct ur_qp *qp, uint32_t psn, uint64_t now)
+{
+	struct ur_requester *r = &qp->requester;
+
+	if (r->timed_at != UR_NEVER || r->next_psn == psn || r->next_psn != r->max_psn)
+		return;
+	r->timed_at = now;
+	r->timed_psn = ur_psn_add(r->next_psn, UR_24_BITS);
+}
+
+/* Believes at once that they take longer now, and by and by that they take less. */
+static void stop_timing(struct ur_qp *qp, uint64_t now)
+{
+	struct ur_requester *r = &qp->requester;
+	uint64_t taken;
+
+	if (r->timed_at == UR_NEVER || ur_psn_diff(r->una_psn, r->timed_psn) <= 0)
+		return;
+	/* now was read before the answer was looked for, and may be older than what was sent since. */
+	taken = now > r->timed_at ? now - r->timed_at : 0;
+	r->timed_at = UR_NEVER;
+	r->round_trip = taken > r->round_trip ? taken : r->round_trip - (r->round_trip - taken) / 4;
 }
 
 /* ---- Ends of entries ---- */
@@ -494,6 +530,7 @@ static bool can_send_in_state(const struct ur_qp *qp)
 void ur_requester_transmit(struct ur_qp *qp, uint64_t now)
 {
 	struct ur_requester *r = &qp->requester;
+	uint32_t first = r->next_psn;
 
 	while (can_send_in_state(qp) && may_send(qp)) {
 		if (qp->carrier->blocked) {
@@ -504,6 +541,7 @@ void ur_requester_transmit(struct ur_qp *qp, uint64_t now)
 	}
 	if (!can_send_in_state(qp))
 		return;
+	start_timing(qp, first, now);
 	if (r->in_flight > 0 && r->ack_deadline == UR_NEVER && r->probe_deadline == UR_NEVER &&
 	    r->rnr_deadline == UR_NEVER)
 		start_timers(qp, now);
@@ -529,7 +567,8 @@ static void note_progress(struct ur_qp *qp, uint32_t acknowledged, uint64_t now)
 
 	r->retries_left = qp->attr.retry_cnt;
 	r->rnr_retries_left = qp->attr.rnr_retry;
-	r->probe_interval = PROBE_INTERVAL;
+	stop_timing(qp, now);
+	r->probe_interval = first_probe_interval(qp);
 	r->probed = false;
 	r->recovering = false;
 	r->rnr_deadline = UR_NEVER;
@@ -878,6 +917,7 @@ void ur_requester_start(struct ur_qp *qp)
 		.ack_deadline = UR_NEVER,
 		.probe_deadline = UR_NEVER,
 		.probe_interval = PROBE_INTERVAL,
+		.timed_at = UR_NEVER,
 		.rnr_deadline = UR_NEVER,
 	};
 }

@@ -40,6 +40,9 @@ struct ur_requester {
 	uint64_t ack_deadline;
 	uint64_t probe_deadline;
 	uint64_t probe_interval;
+	uint64_t round_trip; /* how long answers took, of late; ns */
+	uint64_t timed_at;   /* when the packet timed_psn was sent; UR_NEVER: none is being timed */
+	uint32_t timed_psn;
 	uint64_t rnr_deadline; /* nothing is sent before */
 	uint64_t patience_end; /* of the sender, until when it waits for room; 0: there was */
 	bool recovering; /* went back for a gap in the responses; not again before it moves on */

@@ -649,13 +649,17 @@ struct ibv_send_wr simulation_wr(enum ibv_wr_opcode opcode, struct ibv_sge *sge,
 
 void simulation_post_send(struct node *node, struct ibv_send_wr *wr)
 {
+	struct ur_requester *requester = &node->qp->requester;
+	uint64_t timed_at = requester->timed_at;
 	struct ibv_send_wr *bad = NULL;
 
 	assert_int_equal(ur_qp_post_send(&node->qp->verbs, wr, &bad), 0);
 	/* Posting takes the time from the clock; here it stands still. */
+	if (requester->timed_at != timed_at)
+		requester->timed_at = now;
 	if (node->qp->deadline != UR_NEVER) {
-		node->qp->requester.ack_deadline = UR_NEVER;
-		node->qp->requester.probe_deadline = UR_NEVER;
+		requester->ack_deadline = UR_NEVER;
+		requester->probe_deadline = UR_NEVER;
 		ur_requester_transmit(node->qp, now);
 	}
 }

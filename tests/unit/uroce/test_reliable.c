@@ -543,6 +543,48 @@ static void an_atomic_write_is_executed_once_however_often_it_comes(void **state
 	assert_true(b.device.counters.rx_duplicate >= 3);
 }
 
+/* A peer whose answers are lost until a time. */
+static enum fate answer_from(const struct ur_packet *packet, unsigned count, void *user_data)
+{
+	const uint64_t *time = user_data;
+
+	(void)count;
+	return packet->opcode == UR_RC_ACKNOWLEDGE && simulation_now() < *time ? DROP : DELIVER;
+}
+
+/* Returns how long after the packet its probe would come. */
+static uint64_t time_to_probe(void)
+{
+	struct ibv_sge sge = simulation_sge(&a, 0, 8);
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_RDMA_WRITE, &sge, 1);
+
+	simulation_post_send(&a, &wr);
+	return a.qp->requester.probe_deadline - simulation_now();
+}
+
+static void a_peer_that_takes_long_is_asked_later(void **state)
+{
+	uint64_t usual, time = simulation_now() + 15 * UR_NS_PER_MS;
+
+	(void)state;
+	simulation_set_fate(answer_from, &time);
+	usual = time_to_probe();
+	simulation_run(50 * UR_NS_PER_MS);
+	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
+	assert_true(a.device.counters.probes > 0);
+	assert_in_range(usual, 4 * UR_NS_PER_MS, 4 * UR_NS_PER_MS);
+	assert_true(time_to_probe() >= 2 * 15 * UR_NS_PER_MS);
+	/* It is fast again, which is believed after a while. */
+	for (unsigned i = 0; i < 50; i++) {
+		simulation_settle();
+		assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
+		usual = time_to_probe();
+	}
+	assert_in_range(usual, 4 * UR_NS_PER_MS, 4 * UR_NS_PER_MS);
+	simulation_settle();
+	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
+}
+
 /* The first probe comes while a read is the last in flight, behind a write. */
 static void asking_again_keeps_count_of_reads(void **state)
 {
@@ -712,6 +754,7 @@ int main(void)
 		cmocka_unit_test(a_bad_network_only_takes_longer),
 		TEST(a_gap_is_repaired_without_waiting),
 		TEST(a_lost_end_is_asked_for_long_before_the_timeout),
+		TEST(a_peer_that_takes_long_is_asked_later),
 		TEST(an_atomic_is_executed_once_however_often_it_comes),
 		TEST(an_atomic_write_is_executed_once_however_often_it_comes),
 		TEST(asking_again_keeps_count_of_reads),

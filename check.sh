@@ -101,6 +101,7 @@ run_tests on_uroce build python3 tests/uroce/test_exports.py
 run_tests on_uroce build python3 tests/uroce/test_uroce_run.py
 run_tests on_uroce build python3 tests/uroce/test_programs.py
 run_tests on_uroce build python3 tests/uroce/test_pairs.py
+run_tests on_uroce build python3 tests/uroce/test_verbs_matrix.py
 run_tests on_uroce build python3 tests/uroce/test_cm_programs.py
 run_tests on_uroce build python3 tests/uroce/test_cm_hostile.py
 run_tests on_uroce build python3 tests/uroce/test_cm_killed.py

@@ -19,6 +19,8 @@ RUN = os.path.join(ROOT, "tests", "rxe_vm", "run.sh")
 
 IPV4, IPV6 = "10.77.0.1", "2001:db8:77::1"
 DEVICE = "rxe0"
+# Of the network: the largest path MTU and all headers fit.
+MTU = 5000
 
 # Everything in the machine, and all that the tests do there.
 MACHINE_PATIENCE = 1200
@@ -40,6 +42,7 @@ run()
 }
 
 cd "$1" || exit
+ip link set eth0 mtu "$3" || exit
 ip address add "$2/64" dev eth0 nodad || exit
 until grep -q ^2001:0db8: /sys/class/infiniband/rxe0/ports/1/gids/2 2>/dev/null; do sleep 0.1; done
 : >ready
@@ -69,7 +72,7 @@ class Machine:
         # It does not outlive this program, however that ends.
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", RUN, *options]
-            + ["sh", "-c", LOOP, "sh", self.folder, IPV6],
+            + ["sh", "-c", LOOP, "sh", self.folder, IPV6, str(MTU)],
             stdout=self.log,
             stderr=subprocess.STDOUT,
         )

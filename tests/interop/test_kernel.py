@@ -17,8 +17,10 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "uroce"))
 
+import capture  # noqa: E402
 import guest  # noqa: E402
 import programs  # noqa: E402
+import verbs_matrix  # noqa: E402
 from programs import ProgramTest, Side, call, counters, wait_until  # noqa: E402
 from pairs import PAIRS, SIDES, Run, other_side  # noqa: E402
 from test_cm_programs import PS_TCP, PS_UDP, UDADDY_PORT, is_served  # noqa: E402
@@ -47,6 +49,18 @@ UROCE_NEVER = (
     "NAKs received",
     "connection manager: messages dropped",
 )
+
+# Services that uroce does not have.
+REFUSED = ("mw",)
+
+# tshark expects data in a datagram.
+MALFORMED = "_ws.malformed && !(infiniband.bth.opcode >= 100 && udp.length <= 36)"
+
+# For answers of a device that asks for none itself: 134 ms, since packets get lost.
+SHORT_TIMEOUT = 15
+
+# All of RC but the sends with invalidate (0x16, 0x17), and of UD (0x64, 0x65).
+OPCODES = {*range(0x00, 0x15), 0x64, 0x65}
 
 # By tshark's names, in their order.
 OF_A_CONNECTION = (
@@ -116,7 +130,7 @@ def setUpModule():
     for command in (
         f"address add {UROCE.address}/24 dev {TAP}",
         f"address add {UROCE.ipv6}/64 dev {TAP} nodad",
-        f"link set {TAP} up",
+        f"link set {TAP} mtu {guest.MTU} txqueuelen 10000 up",
     ):
         call("ip", *command.split())
     RxeSide.machine = guest.Machine(TAP)
@@ -141,6 +155,8 @@ def kernel_complaints():
 class KernelTest(ProgramTest):
     """At its end neither side has counted what must not be."""
 
+    rxe_never = RXE_NEVER
+
     def setUp(self):
         super().setUp()
         before = read_rxe_counters()
@@ -153,7 +169,7 @@ class KernelTest(ProgramTest):
         print(
             f"    rxe: {after['sent_pkts'] - before['sent_pkts']} packets sent, {wrong}", flush=True
         )
-        self.assertEqual({n: v for n, v in wrong.items() if n in RXE_NEVER}, {})
+        self.assertEqual({n: v for n, v in wrong.items() if n in self.rxe_never}, {})
         self.assertEqual(kernel_complaints(), "")
 
     def start(self, *arguments, **options):
@@ -176,6 +192,17 @@ class KernelTest(ProgramTest):
             f"{condition}, of {server.name}",
         )
         self.end(waiting)
+
+    def serve_tcp(self, server, program, *arguments):
+        if server.name == UROCE.name:
+            return self.serve(server, program, *arguments)
+        self.tcp_port += 1
+        peer = self.launch(server, program, "-p", str(self.tcp_port), *arguments)
+        peer.tcp_port = self.tcp_port
+        self.wait_in_guest(
+            f"cat /proc/net/tcp /proc/net/tcp6 | grep -q ':{peer.tcp_port:04X} .* 0A '", peer
+        )
+        return peer
 
     def finish_all(self, peers, check=lambda: None):
         """All end well, and what they printed is checked."""
@@ -290,17 +317,6 @@ class Connections(KernelTest):
 class Verbs(KernelTest):
     """The examples of libibverbs, which exchange their queue pairs' numbers by TCP."""
 
-    def serve_tcp(self, server, program, *arguments):
-        if server is UROCE:
-            return self.serve(server, program, *arguments)
-        self.tcp_port += 1
-        peer = self.launch(server, program, "-p", str(self.tcp_port), *arguments)
-        peer.tcp_port = self.tcp_port
-        self.wait_in_guest(
-            f"cat /proc/net/tcp /proc/net/tcp6 | grep -q ':{peer.tcp_port:04X} .* 0A '", peer
-        )
-        return peer
-
     def pingpong(self, program, *arguments, gid="-g"):
         for server, client in DIRECTIONS:
             given = [("-d", s.device, gid, s.ipv4_gid, *arguments) for s in (server, client)]
@@ -366,6 +382,97 @@ class Pairs(KernelTest):
             files = ["-ld", paths[0], "-re", paths[1]]
             self.start_side(run, side, place, *files, *(["-m", paths[2]] if pair.resource else []))
         self.finish_run(run)
+
+
+class MatrixTest(KernelTest):
+    """All that the two devices can do with each other, in both directions."""
+
+    def run_matrix(self, second, groups, refused=REFUSED, timeout=None, **dimensions):
+        """The first is always rxe, for both directions are gone through."""
+        given = verbs_matrix.arguments(groups, timeout=timeout, **dimensions)
+        first = self.serve_tcp(RXE, verbs_matrix.PROGRAM, "-d", RXE.device, *given)
+        peers = [
+            first,
+            self.connect(second, first, RXE, verbs_matrix.PROGRAM, "-d", second.device, *given),
+        ]
+        wanted = verbs_matrix.cells(groups, **dimensions)
+        verbs_matrix.assert_results(self, peers, wanted, refused)
+        return peers
+
+
+class Matrix(MatrixTest):
+    """Nothing goes wrong, and so nothing is counted that must not be."""
+
+    def run_clean(self, groups, **dimensions):
+        self.finish_all(self.run_matrix(UROCE, groups, **dimensions))
+
+    def test_connections(self):
+        for mtu in verbs_matrix.MTUS:
+            with self.subTest(mtu=mtu):
+                self.run_clean(("rc", "load", "uc"), mtus=(mtu,))
+
+    def test_datagrams(self):
+        self.run_clean(("datagrams",))
+
+    @unittest.skipIf(shutil.which("tshark") is None, "tshark is not installed")
+    def test_capture(self):
+        """Nothing is malformed, all opcodes are there, and all checksums are right."""
+        path = self.path("matrix.pcap")
+        side = UROCE.with_settings(UROCE_PCAP=path)
+        groups = ("rc", "load", "datagrams")
+        self.finish_all(self.run_matrix(side, groups, mtus=(1024,), families=("ipv4",)))
+        self.finish_all(
+            self.run_matrix(
+                UROCE.with_settings(UROCE_PCAP=self.path("ipv6.pcap")),
+                ("datagrams",),
+                families=("ipv6",),
+            )
+        )
+        for name in ("matrix.pcap", "ipv6.pcap"):
+            self.assertEqual(self.read_capture(self.path(name), "-Y", MALFORMED), [])
+            packets = list(capture.packets(self.path(name)))
+            self.assertGreater(len(packets), 100)
+            self.assertEqual([n for n, p in enumerate(packets, 1) if not capture.has_icrc(p)], [])
+        shown = self.read_capture(path, "-T", "fields", "-e", "infiniband.bth.opcode")
+        self.assertEqual({int(opcode, 0) for opcode in shown if opcode}, OPCODES)
+
+
+class MatrixOfFailures(MatrixTest):
+    """What is refused, and bad networks; there is more to be counted, then."""
+
+    rxe_never = ()
+
+    def total(self, peers):
+        return {name: value for peer in peers for name, value in counters(peer).items()}
+
+    def test_failures(self):
+        groups = ("failures", "dropped", "windows")
+        counted = self.total(self.run_matrix(UROCE, groups, mtus=(1024,)))
+        for name in ("NAKs", "receiver-not-ready NAKs"):
+            for way in ("sent", "received"):
+                self.assertGreater(counted.get(f"{name} {way}", 0), 0, counted)
+        self.assertEqual(counted["datagrams dropped: wrong queue key"], 2)
+
+    def test_rxe_with_itself(self):
+        """The control: what the kernel's device does without uroce."""
+        groups = tuple(verbs_matrix.GROUPS)
+        self.run_matrix(RXE, groups, refused=(), mtus=(1024,), families=("ipv4",))
+
+    def test_bad_network(self):
+        for seed, mtu in ((1, 256), (2, 1024), (3, 4096)):
+            faults = f"drop=2%,dup=2%,reorder=2%,corrupt=1%,rx_drop=2%,delay=100us,seed={seed}"
+            side = UROCE.with_settings(UROCE_FAULTS=faults)
+            with self.subTest(faults=faults, mtu=mtu):
+                peers = self.run_matrix(
+                    side,
+                    ("rc",),
+                    timeout=SHORT_TIMEOUT,
+                    mtus=(mtu,),
+                    families=("ipv4",),
+                )
+                counted = self.total(peers)
+                for fault in ("packets dropped", "received packets dropped", "packets corrupted"):
+                    self.assertGreater(counted.get(f"faults: {fault}", 0), 0, counted)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import verbs_matrix
 from programs import LOOPBACK, ProgramTest, counters
 
 # What uroce does not have.
-REFUSED = ("uc", "mw")
+REFUSED = ("mw",)
 
 BAD = "drop=3%,dup=2%,reorder=3%,corrupt=1%,rx_drop=3%,delay=100us"
 

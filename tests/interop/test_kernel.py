@@ -50,8 +50,8 @@ UROCE_NEVER = (
     "connection manager: messages dropped",
 )
 
-# Services that uroce does not have.
-REFUSED = ("mw",)
+# What uroce, the second, does not have as the responder.
+REFUSED = ("1-2/mw",)
 
 # tshark expects data in a datagram.
 MALFORMED = "_ws.malformed && !(infiniband.bth.opcode >= 100 && udp.length <= 36)"

@@ -8,7 +8,7 @@ import verbs_matrix
 from programs import LOOPBACK, ProgramTest, counters
 
 # What uroce does not have.
-REFUSED = ("mw",)
+REFUSED = ("1-2/mw", "2-1/mw")
 
 BAD = "drop=3%,dup=2%,reorder=3%,corrupt=1%,rx_drop=3%,delay=100us"
 

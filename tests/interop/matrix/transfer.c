@@ -57,6 +57,24 @@ static uint8_t *region_of(const struct side *side, const struct transfer *transf
 	return has_source(side, transfer) ? side_source(side) : side_target(side);
 }
 
+/*
+ * A write of an unreliable connection is done when it was sent. Behind it comes an empty one with an
+ * immediate value, which says that it is there.
+ */
+static bool has_sequel(const struct side *side, const struct transfer *transfer)
+{
+	return side->options.type == IBV_QPT_UC && !transfer->operation->takes_receive;
+}
+
+static void request_sequel(struct side *side)
+{
+	struct ibv_send_wr wr = { .wr_id = side->seed, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM };
+
+	work_post_send(side, &wr);
+	work_expect(side, side->send_cq,
+		    &(struct expected){ .wr_id = side->seed, .opcode = IBV_WC_RDMA_WRITE });
+}
+
 static void prepare(struct side *side, const struct transfer *transfer, const struct layout *layout)
 {
 	struct ibv_sge sges[LAYOUT_MAX];
@@ -65,12 +83,12 @@ static void prepare(struct side *side, const struct transfer *transfer, const st
 	layout_clear(layout, region);
 	if (has_source(side, transfer))
 		layout_put(layout, region, transfer->length, side->seed);
-	if (side->requests || !transfer->operation->takes_receive)
+	if (side->requests)
 		return;
 	if (transfer->operation->is_send)
 		work_post_recv(side, side->seed, sges,
 			       work_sges(layout, region, side->mr->lkey, sges));
-	else
+	else if (transfer->operation->takes_receive || has_sequel(side, transfer))
 		work_post_recv(side, side->seed, NULL, 0);
 }
 
@@ -113,6 +131,16 @@ static void complete(struct side *side, const struct transfer *transfer)
 						.length = transfer->length,
 						.has_imm = operation->has_imm,
 						.imm = work_imm(side) });
+	if (!has_sequel(side, transfer) || side->failure[0])
+		return;
+	if (side->requests)
+		request_sequel(side);
+	else
+		work_expect(side, side->recv_cq,
+			    &(struct expected){ .wr_id = side->seed,
+						.opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+						.is_receive = true,
+						.has_imm = true });
 }
 
 static void check(struct side *side, const struct transfer *transfer, const struct layout *layout)

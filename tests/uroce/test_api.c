@@ -454,7 +454,11 @@ static void test_attributes_that_mean_what_is_not_there_are_refused(void **state
 	struct ibv_cq *cq = ibv_create_cq(on.context, 1, NULL, NULL, 0);
 	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq };
 	struct ibv_qp_init_attr_ex extended = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd
+		.send_cq = cq,
+		.recv_cq = cq,
+		.qp_type = IBV_QPT_RC,
+		.pd = pd,
+		.create_flags = IBV_QP_CREATE_SCATTER_FCS,
 	};
 	struct ibv_dm dm = { .context = on.context };
 	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 1, .wc_flags = IBV_WC_EX_WITH_CVLAN };

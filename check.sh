@@ -139,6 +139,10 @@ quietly build/bench/device/bench_device --rounds 1 --iterations 200
 quietly build/bench/scale/bench_scale --rounds 1 --qps 100 --mrs 1000 --iterations 1000
 quietly build/bench/connections/bench_connections --rounds 1
 
+step "a short soak: all that arrives is right, and memory, descriptors and threads stay flat"
+quietly build/bench/soak/bench_soak --operations 1000000
+quietly build/bench/soak/bench_soak --connections 500
+
 step "all pairs between two virtual machines, and between one and uroce"
 run_tests python3 tests/pairs/test_two_hosts.py
 run_tests on_uroce build python3 tests/interop/test_kernel.py

@@ -32,6 +32,9 @@
 /* Idle polls after each of which the processor is offered to others. */
 #define POLLS_PER_YIELD 16
 
+/* That the thread learns of when it wakes; it is told of others the next time. */
+#define MOST_EVENTS 8
+
 /* Batches that the thread handles before it lets others have the lock. */
 #define BATCHES_AT_ONCE 8
 
@@ -488,18 +491,26 @@ static uint64_t bytes_moved(const struct ur_device *device)
 	return device->counters.rx_bytes + device->counters.tx_bytes;
 }
 
-/* Handles what has arrived and what is due. Returns whether there may be more at once. */
+/*
+ * Handles a batch of what has arrived, and what is due. Returns whether there may be more at once. After a
+ * small batch mostly nothing follows, and if it does, epoll says so: to look costs as much as to ask that.
+ */
+static bool work_once(struct ur_device *device)
+{
+	uint64_t before = bytes_moved(device);
+	bool found = receive_batch(device, ur_clock_ns());
+	bool unfinished = respond(device, false);
+
+	flush_carrier(device);
+	return unfinished || (found && bytes_moved(device) - before >= BULK_BYTES);
+}
+
 static bool work(struct ur_device *device)
 {
-	bool more = false;
+	bool more = true;
 
-	for (unsigned i = 0; i < BATCHES_AT_ONCE; i++) {
-		more = receive_batch(device, ur_clock_ns());
-		more |= respond(device, false);
-		flush_carrier(device);
-		if (!more)
-			break;
-	}
+	for (unsigned i = 0; more && i < BATCHES_AT_ONCE; i++)
+		more = work_once(device);
 	return more;
 }
 
@@ -548,28 +559,51 @@ static uint64_t work_until(struct ur_device *device)
 }
 
 /* Linux before 5.11, and some containers, have only the call that counts milliseconds. */
-static void wait_for_events(const struct ur_engine *engine, uint64_t ns, bool forever)
+static int wait_for_events(const struct ur_engine *engine, uint64_t ns, bool forever,
+			   struct epoll_event events[MOST_EVENTS])
 {
 	const struct timespec timeout = { .tv_sec = (time_t)(ns / UINT64_C(1000000000)),
 					  .tv_nsec = (long)(ns % UINT64_C(1000000000)) };
 	uint64_t ms = ns / UR_NS_PER_MS + 1;
-	struct epoll_event events[8];
+	int found = epoll_pwait2(engine->epoll_fd, events, MOST_EVENTS, forever ? NULL : &timeout,
+				 NULL);
 
-	if (epoll_pwait2(engine->epoll_fd, events, 8, forever ? NULL : &timeout, NULL) >= 0 ||
-	    errno == EINTR)
-		return;
-	epoll_wait(engine->epoll_fd, events, 8, forever ? -1 : ms < INT_MAX ? (int)ms : INT_MAX);
+	if (found >= 0 || errno == EINTR)
+		return found;
+	return epoll_wait(engine->epoll_fd, events, MOST_EVENTS,
+			  forever        ? -1
+			  : ms < INT_MAX ? (int)ms
+					 : INT_MAX);
 }
 
-/* Waits for packets, a wake-up, or the deadline; forgets wake-ups. */
-static void sleep_until(struct ur_engine *engine, uint64_t deadline)
+static void forget_wake_up(const struct ur_engine *engine)
 {
-	uint64_t now = ur_clock_ns(), count;
-	uint64_t wait = deadline > now ? deadline - now : 0;
+	uint64_t count;
 
-	wait_for_events(engine, wait, deadline == UR_NEVER);
+	/* Fails only if it was forgotten already. */
 	if (read(engine->wake_fd, &count, sizeof(count)) < 0)
 		return;
+}
+
+/*
+ * Waits for packets, a wake-up, or the deadline; forgets wake-ups. Returns what the link gave to epoll for
+ * a socket that has an event; NULL: none has.
+ */
+static void *sleep_until(const struct ur_engine *engine, uint64_t deadline)
+{
+	uint64_t now = ur_clock_ns();
+	uint64_t wait = deadline > now ? deadline - now : 0;
+	struct epoll_event events[MOST_EVENTS];
+	int count = wait_for_events(engine, wait, deadline == UR_NEVER, events);
+	void *ready = NULL;
+
+	for (int i = 0; i < count; i++) {
+		if (events[i].data.ptr)
+			ready = events[i].data.ptr;
+		else
+			forget_wake_up(engine);
+	}
+	return ready;
 }
 
 static void *run(void *argument)
@@ -580,13 +614,16 @@ static void *run(void *argument)
 	pthread_mutex_lock(&device->lock);
 	while (!engine->stopping) {
 		uint64_t deadline = work_until(device);
+		void *ready = NULL;
 
 		engine->sleeping_until = deadline;
 		pthread_mutex_unlock(&device->lock);
 		if (deadline > 0)
-			sleep_until(engine, deadline);
+			ready = sleep_until(engine, deadline);
 		pthread_mutex_lock(&device->lock);
 		engine->sleeping_until = 0;
+		if (ready)
+			ur_link_begin_with(device->link, ready);
 	}
 	pthread_mutex_unlock(&device->lock);
 	return NULL;

@@ -64,7 +64,7 @@ static void close_groups(struct ur_link *link)
 /* Closes the socket if it cannot be watched. Returns 0 or an errno. */
 static int watch(const struct ur_link *link, struct ur_socket *sock, uint32_t events)
 {
-	int error = ur_socket_watch(sock, link->epoll_fd, events, (void *)(uintptr_t)link);
+	int error = ur_socket_watch(sock, link->epoll_fd, events, sock);
 
 	if (error)
 		ur_socket_close(sock);
@@ -362,6 +362,15 @@ static struct ur_socket *sock_at(struct ur_link *link, unsigned index)
 					: &link->groups[index - link->sock_count];
 }
 
+/* A group's socket may have moved since it was given to epoll: then this is another place, or one behind the end. */
+static unsigned index_of(const struct ur_link *link, const struct ur_socket *sock)
+{
+	bool is_group = sock >= link->groups && sock < link->groups + UR_MAX_GROUPS;
+
+	return is_group ? link->sock_count + (unsigned)(sock - link->groups)
+			: (unsigned)(sock - link->socks);
+}
+
 static bool is_due(struct ur_link *link, unsigned index)
 {
 	const struct ur_socket *sock = sock_at(link, index);
@@ -369,6 +378,11 @@ static bool is_due(struct ur_link *link, unsigned index)
 	return sock->events & EPOLLIN || index + 1 == link->next_sock ||
 	       link->receive_calls - sock->last_traffic < RECENT_CALLS ||
 	       link->receive_calls % IDLE_PERIOD == 0;
+}
+
+void ur_link_begin_with(struct ur_link *link, const void *entry)
+{
+	link->next_sock = index_of(link, entry);
 }
 
 /* Begins behind the socket that had something last, so that none can keep others waiting. */

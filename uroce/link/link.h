@@ -38,7 +38,8 @@ typedef void (*ur_receive_fn)(void *user_data, const struct ur_packet *packet,
 /*
  * Opens the sockets. *link: the caller closes it. Returns 0 or an errno (EADDRINUSE: all of 256
  * process numbers are taken), and logs why.
- * epoll_fd: gets one entry for each socket (see ur_link_watch), its data.ptr being link.
+ * epoll_fd: gets one entry for each socket (see ur_link_watch), its data.ptr being not NULL: see
+ * ur_link_begin_with.
  */
 int ur_link_open(const char *device_name, const struct ur_link_address *addresses, size_t count,
 		 int epoll_fd, struct ur_counters *counters, struct ur_link **link);
@@ -62,6 +63,9 @@ uint16_t ur_link_port_of(uint32_t qpn);
  * many datagrams the system gave; 0: nothing there.
  */
 int ur_link_receive(struct ur_link *link, ur_receive_fn receive, void *user_data);
+
+/* The next ur_link_receive looks first at the socket whose entry in epoll has an event. */
+void ur_link_begin_with(struct ur_link *link, const void *entry);
 
 /*
  * Called by receive only: passes the packet that it is called for on to the process with that

@@ -26,6 +26,7 @@ cpus=
 two=no
 pcap=
 tap=
+clock=real
 environment=()
 command=()
 work=
@@ -57,6 +58,8 @@ host-b (10.77.0.2), each with a shell command; their output lines begin with "a:
   --tap NAME         join the machine's network to this tap device, which is there already
   --memory MB        memory of a machine (default 2048)
   --cpus N           processors of a machine (default 2; 1 with --two)
+  --icount           let the machine's clock count instructions, at 2 ns each: what is timed in
+                     it while it is busy does not depend on the load here; one processor
   --help             print this
 
 Status 2: wrong usage. 124: out of time. 125: the machine did not start, or crashed.
@@ -104,6 +107,7 @@ parse_arguments()
 		case $1 in
 			--no-rxe) rxe=no ;;
 			--two) two=yes ;;
+			--icount) clock=instructions ;;
 			--help)
 				usage
 				exit 0
@@ -126,6 +130,7 @@ parse_arguments()
 	done
 	command=("$@")
 	check_arguments "$seen"
+	[ $clock = real ] || cpus=1
 	[ -n "$cpus" ] || cpus=$((2 / ${#guests[@]}))
 }
 
@@ -133,6 +138,8 @@ check_arguments()
 {
 	local option
 
+	[ $clock = real ] || [[ $two = no && $1 != *' --cpus '* ]] ||
+		wrong_usage "--icount is for one machine with one processor"
 	if [ $two = yes ]; then
 		[ ${#command[@]} -eq 0 ] || wrong_usage "--two takes no COMMAND but --a and --b"
 		[ ${#shell_command[@]} -eq 2 ] || wrong_usage "--two needs both --a and --b"
@@ -229,11 +236,12 @@ network_options()
 # Sets $options to the QEMU options for guest $1.
 guest_options()
 {
-	local name=$1 share network
+	local name=$1 share network engine=(-accel 'tcg,thread=multi')
 	local arguments='console=ttyS0 quiet panic=-1 oops=panic mitigations=off tsc=reliable'
 
 	arguments+=' cryptomgr.notests random.trust_cpu=on audit=0 apparmor=0'
-	options=(-accel 'tcg,thread=multi' -cpu max -m "$memory" -smp "$cpus" -no-reboot
+	[ $clock = real ] || engine=(-accel 'tcg,thread=single' -icount shift=1)
+	options=("${engine[@]}" -cpu max -m "$memory" -smp "$cpus" -no-reboot
 		-nodefaults -display none -monitor none -serial file:console
 		-kernel "${prepared[0]}" -initrd "${prepared[1]}" -append "$arguments")
 	share_options root / ,readonly=on

@@ -93,6 +93,8 @@ test_usage()
 	same 'wrong number: status' 2 $status
 	try --two --a true
 	same 'one of two commands: status' 2 $status
+	try --icount --cpus 2 true
+	same 'two processors that count instructions: status' 2 $status
 	try --tap a/b true
 	same 'no name of a device: status' 2 $status
 }
@@ -172,6 +174,36 @@ test_no_rxe()
 	same 'killed by SIGTERM: status' 143 $status
 	ok 'no device' lacks err rxe0
 	ok 'much output arrives whole' cmp -s "$scratch/out" <(seq 1 1000000)
+	ok 'nothing is left' nothing_is_left
+}
+
+# Prints how many milliseconds the same work takes, twice.
+in_counting_guest()
+{
+	cat <<'END'
+work()
+{
+	local begin i=0
+
+	begin=$(date +%s%N)
+	while [ $i -lt 200000 ]; do i=$((i + 1)); done
+	echo $((($(date +%s%N) - begin) / 1000000))
+}
+work
+work
+END
+}
+
+# The load here, which is what else the machine does at the time, does not show.
+test_icount()
+{
+	local -a times
+
+	try --icount --no-rxe sh -c "$(in_counting_guest)"
+	same 'icount: status' 0 $status
+	mapfile -t times <"$scratch/out"
+	ok 'icount: the same work takes the same time' \
+		[ $((times[0] * 10)) -gt $((times[1] * 8)) -a $((times[0] * 8)) -lt $((times[1] * 10)) ]
 	ok 'nothing is left' nothing_is_left
 }
 
@@ -266,6 +298,7 @@ test_tap()
 test_usage
 test_one
 test_no_rxe
+test_icount
 test_timeout
 test_no_start
 test_signal TERM 143

@@ -135,6 +135,7 @@ run_tests in_guest build sh -c 'build/tests/device/test_operations && build-asan
 
 step "the benchmarks run"
 quietly in_guest build build/bench/layer_overhead/layer_overhead --rounds 2 --iterations 200
+quietly in_guest build build/bench/perftest/bench_perftest --rounds 1 --operation send --kind latency --wait polling
 quietly build/bench/device/bench_device --rounds 1 --iterations 200
 quietly build/bench/scale/bench_scale --rounds 1 --qps 100 --mrs 1000 --iterations 1000
 quietly build/bench/connections/bench_connections --rounds 1

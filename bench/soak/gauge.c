@@ -97,6 +97,12 @@ enum rs_status gauge_read(struct gauge *gauge)
 	return status;
 }
 
+static void take_less(size_t *value, size_t other)
+{
+	if (other < *value)
+		*value = other;
+}
+
 enum rs_status gauge_settle(struct gauge *gauge)
 {
 	enum rs_status status = gauge_read(gauge);
@@ -105,10 +111,13 @@ enum rs_status gauge_settle(struct gauge *gauge)
 	for (unsigned same = 0; status == RS_OK && same < SETTLE_READINGS; same++) {
 		usleep(SETTLE_STEP_US);
 		status = gauge_read(&next);
-		if (next.heap < gauge->heap) {
-			*gauge = next;
+		if (next.heap < gauge->heap)
 			same = 0;
-		}
+		take_less(&gauge->heap, next.heap);
+		take_less(&gauge->data, next.data);
+		take_less(&gauge->descriptors, next.descriptors);
+		take_less(&gauge->sockets, next.sockets);
+		take_less(&gauge->threads, next.threads);
 	}
 	return status;
 }

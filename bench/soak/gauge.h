@@ -22,7 +22,8 @@ enum rs_status gauge_read(struct gauge *gauge);
 
 /*
  * Reads until the heap has not become smaller for a second: a connection that has ended is
- * remembered for a moment, in case that a packet comes.
+ * remembered for a moment, in case that a packet comes. *gauge: the least of each, since uroce opens a
+ * socket for a moment now and then, to see whether UDP port 4791 is free.
  */
 enum rs_status gauge_settle(struct gauge *gauge);
 

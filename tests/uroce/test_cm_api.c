@@ -850,6 +850,23 @@ static void test_a_channel_can_go_before_its_ids(void **state)
 
 /* ---- States ---- */
 
+static void test_a_loopback_address_names_no_device_before_there_is_a_way(void **state)
+{
+	const char *const addresses[] = { "127.0.0.1", "::1" };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct rdma_cm_id *id = create_id(CLIENT, RDMA_PS_TCP);
+
+		assert_int_equal(rdma_bind_addr(id, address_of(addresses[i], 0)), 0);
+		assert_null(id->verbs);
+		assert_int_equal(rdma_destroy_id(id), 0);
+		id = resolve(addresses[i], 1, RDMA_PS_TCP);
+		assert_non_null(id->verbs);
+		assert_int_equal(rdma_destroy_id(id), 0);
+	}
+}
+
 static void test_an_id_can_go_in_any_state(void **state)
 {
 	struct rdma_conn_param param = { .qp_num = 1 };
@@ -1316,6 +1333,7 @@ int main(int argc, char **argv)
 		cm_test(test_requests_come_where_the_listener_has_moved_to),
 		cm_test(test_an_id_lives_until_its_events_are_acknowledged),
 		cm_test(test_a_channel_can_go_before_its_ids),
+		cm_test(test_a_loopback_address_names_no_device_before_there_is_a_way),
 		cm_test(test_an_id_can_go_in_any_state),
 		cm_test(test_calls_come_in_their_order),
 		cm_test(test_wrong_arguments_are_refused),

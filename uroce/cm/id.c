@@ -195,16 +195,25 @@ static int explain(const union ur_sockaddr *address)
 	return error;
 }
 
+/*
+ * One of the loopback interface has to be there, but names no device, as for the kernel:
+ * libfabric takes the device of such an id, if it has one, for the only one that there is.
+ */
+static int choose_device(struct ur_cm_id *id, const union ur_sockaddr *address)
+{
+	struct ur_device *device = ur_cm_device_of(address);
+
+	if (!device)
+		return explain(address);
+	return ur_address_is_loopback(address) ? 0 : set_device(id, device, address);
+}
+
 static int bind_to(struct ur_cm_id *id, const union ur_sockaddr *address)
 {
 	union ur_sockaddr source = *address;
 	uint16_t port = ur_address_port(address);
-	bool any = ur_address_is_any(address);
-	struct ur_device *device = any ? NULL : ur_cm_device_of(address);
-	int error = 0;
+	int error = ur_address_is_any(address) ? 0 : choose_device(id, address);
 
-	if (!any)
-		error = device ? set_device(id, device, address) : explain(address);
 	if (!error)
 		error = ur_cm_take_port((uint16_t)id->verbs.ps, &port, id->shares_port);
 	if (error)

@@ -42,6 +42,14 @@ static inline bool ur_address_is_any(const union ur_sockaddr *address)
 					   : IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
 }
 
+/* Whether it is one of this host alone. */
+static inline bool ur_address_is_loopback(const union ur_sockaddr *address)
+{
+	return ur_address_is_ipv4(address)
+		       ? ntohl(address->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET
+		       : IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
+}
+
 /* Whether address and port are the same. */
 static inline bool ur_address_equal(const union ur_sockaddr *a, const union ur_sockaddr *b)
 {

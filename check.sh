@@ -8,7 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 CHECK_PACKAGES=(clang clang-format libclang-rt-14-dev python3 shellcheck valgrind)
 # Other people's programs that run on uroce, and what looks at its packets.
-PROGRAM_PACKAGES=(ibverbs-utils iperf3 iproute2 perftest rdmacm-utils tshark ucx-utils)
+PROGRAM_PACKAGES=(ibverbs-utils iperf3 iproute2 libfabric-bin perftest python3-pyverbs rdma-core rdmacm-utils
+	tshark ucx-utils)
 FUZZ_SECONDS=15
 # Of tests/pairs, those that run on uroce here, and in the virtual machine on the kernel's device: it is slow, and
 # what test_read does there, test_pairs does, too.
@@ -132,6 +133,9 @@ done
 
 step "every operation of the layer on rxe, plain and with sanitizers"
 run_tests in_guest build sh -c 'build/tests/device/test_operations && build-asan/tests/device/test_operations'
+
+step "other people's programs on uroce and on rxe, as docs/compatibility.md says"
+run_tests on_uroce build python3 tests/peers/test_peers.py
 
 step "the benchmarks run"
 quietly in_guest build build/bench/layer_overhead/layer_overhead --rounds 2 --iterations 200

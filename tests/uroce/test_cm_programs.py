@@ -17,10 +17,10 @@ UDADDY_PORT = 7174
 TAKES_REQUESTS = "01"
 
 
-def is_served(space, port):
-    """Whether some process listens."""
+def is_served(space, port, pid="self"):
+    """Whether some process in that one's network listens."""
     name = f"@uroce/cm/{space << 16 | port:x}"
-    with open("/proc/net/unix", encoding="ascii", errors="replace") as file:
+    with open(f"/proc/{pid}/net/unix", encoding="ascii", errors="replace") as file:
         sockets = [line.split() for line in file]
     return any(fields[-1] == name and fields[5] == TAKES_REQUESTS for fields in sockets)
 

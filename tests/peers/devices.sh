@@ -1,0 +1,42 @@
+#!/bin/sh
+# Runs a program that finds a device file for each uroce device: /dev/infiniband/uroce_eth0 and so
+# on, which stand for /dev/null. UCX looks for them before it opens a device. The program has a mount
+# namespace of its own for that; who is not root, a user namespace as well.
+set -eu
+
+# In the namespace: /dev anew, with what was there.
+if [ "${1:-}" = --inside ]; then
+	shift
+	back=$PWD
+	cd /dev
+	mount -t tmpfs -o mode=755 uroce /dev
+	for entry in *; do
+		# The old directory is still the working directory.
+		if [ -L "$entry" ]; then
+			cp -P "$entry" "/dev/$entry"
+		elif [ -d "$entry" ]; then
+			mkdir "/dev/$entry"
+			mount -c --rbind "./$entry" "/dev/$entry"
+		else
+			: >"/dev/$entry"
+			mount -c --bind "./$entry" "/dev/$entry"
+		fi
+	done
+	mkdir -p /dev/infiniband
+	for interface in /sys/class/net/*; do
+		: >"/dev/infiniband/uroce_${interface##*/}"
+		mount -c --bind ./null "/dev/infiniband/uroce_${interface##*/}"
+	done
+	cd "$back"
+	exec "$@"
+fi
+
+if [ $# -eq 0 ]; then
+	printf 'usage: %s PROGRAM [ARGUMENT]...\n' "$0" >&2
+	exit 2
+fi
+here=$(readlink -f "$0")
+if [ "$(id -u)" -eq 0 ]; then
+	exec unshare --mount "$here" --inside "$@"
+fi
+exec unshare --map-root-user --mount "$here" --inside "$@"

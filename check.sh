@@ -91,6 +91,7 @@ fuzz descriptor 512
 fuzz packet 512
 fuzz reliable 2048
 fuzz unreliable 2048
+fuzz extended 2048
 fuzz cm 512
 fuzz cm_endpoint 512
 

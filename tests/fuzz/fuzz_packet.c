@@ -7,10 +7,11 @@
 
 #include "../../uroce/wire/packet.h"
 
-/* Bits that are reserved in the BTH, and the reserved byte of the DETH. */
-#define BTH_RESERVED_IN_4  0x3f
-#define BTH_RESERVED_IN_8  0x7f
-#define DETH_RESERVED_BYTE 16
+/* Bits that are reserved in the BTH, and the reserved bytes of DETH and XRCETH. */
+#define BTH_RESERVED_IN_4    0x3f
+#define BTH_RESERVED_IN_8    0x7f
+#define DETH_RESERVED_BYTE   16
+#define XRCETH_RESERVED_BYTE 12
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -20,6 +21,8 @@ static void clear_reserved(uint8_t *headers)
 	headers[8] &= (uint8_t)~BTH_RESERVED_IN_8;
 	if (ur_opcode_flags(headers[0]) & UR_HAS_DETH)
 		headers[DETH_RESERVED_BYTE] = 0;
+	if (ur_opcode_flags(headers[0]) & UR_HAS_XRCETH)
+		headers[XRCETH_RESERVED_BYTE] = 0;
 }
 
 static void check_lengths(const uint8_t *data, size_t size, const struct ur_packet *packet)

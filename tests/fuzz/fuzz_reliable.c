@@ -2,6 +2,9 @@
  * Packets from a peer that may send anything, to a connection that has requests of its own in flight:
  * none may bring access to memory that is not registered for it, or break what the queue pair holds.
  *
+ * Built with FUZZ_TYPE IBV_QPT_RC or IBV_QPT_XRC_SEND: then the queue pair is the half of an extended
+ * connection that receives, and has no requests.
+ *
  * Input: packets, each with one byte of what to set right in it (so that most get past the first
  * checks), one of its length, and its bytes. CONNECTION: which type of connection, IBV_QPT_RC or IBV_QPT_UC.
  */
@@ -22,7 +25,8 @@ enum {
 	NEAR_PSN = 8,
 	FULL_PACKET = 16,
 	LATER = 32,
-	BOUND_KEY = 64
+	BOUND_KEY = 64,
+	RIGHT_QUEUE = 128
 };
 
 #define WINDOW_OFFSET 8192
@@ -34,6 +38,8 @@ enum {
 static const uint8_t full_payload[4096];
 static struct ur_mr *window; /* the only memory that the peer may change by writing */
 static struct ur_mw *bound;  /* part of it, by a key that the peer can give back */
+
+static const bool is_extended = FUZZ_TYPE == IBV_QPT_XRC_SEND;
 
 static void set_up(const struct simulation_config *config)
 {
@@ -86,8 +92,8 @@ static bool is_unreliable(void)
 static void post_requests(void)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
-						      IBV_WR_ATOMIC_FETCH_AND_ADD,
-						      IBV_WR_SEND, IBV_WR_ATOMIC_WRITE };
+						      IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND,
+						      IBV_WR_ATOMIC_WRITE };
 
 	for (unsigned i = 0; i < 5; i++) {
 		bool is_atomic = opcodes[i] == IBV_WR_ATOMIC_FETCH_AND_ADD ||
@@ -98,6 +104,15 @@ static void post_requests(void)
 		if (!is_unreliable() || i % 3 == 0)
 			simulation_post_send(&b, &wr);
 	}
+}
+
+/* Of those that nobody has taken; a queue pair that is reset has none left. */
+static void drop_receives(void)
+{
+	struct ur_recv_wqe wqe;
+
+	while (is_extended && ur_srq_take(b.srq, &wqe))
+		continue;
 }
 
 static void set_right(struct ur_packet *packet, unsigned what)
@@ -114,6 +129,8 @@ static void set_right(struct ur_packet *packet, unsigned what)
 		packet->rkey = packet->invalidate_rkey = bound->verbs.rkey;
 	if (what & RIGHT_ADDRESS)
 		packet->va = (uintptr_t)window->verbs.addr + (packet->va & 0x1fff);
+	if (what & RIGHT_QUEUE)
+		packet->srqn = b.srq ? b.srq->number : 0;
 	if (what & FULL_PACKET && ur_opcode_flags(packet->opcode) & UR_HAS_PAYLOAD) {
 		packet->payload = full_payload;
 		packet->payload_length = b.qp->mtu;
@@ -127,6 +144,8 @@ static void give(const uint8_t *bytes, size_t length, unsigned what)
 	struct ur_packet packet;
 
 	memcpy(copy, bytes, length);
+	if (is_extended && length > 0)
+		copy[0] = UR_XRC_SEND_FIRST | ur_operation(copy[0]);
 	if (ur_packet_decode(copy, length, &packet) == UR_DECODED) {
 		set_right(&packet, what);
 		simulation_deliver(&b, &packet);
@@ -148,14 +167,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct simulation_config config = simulation_defaults;
 
+	config.type = FUZZ_TYPE;
 	config.max_wr = 16;
-	config.type = CONNECTION;
 	if (!window)
 		set_up(&config);
 	simulation_reconnect(&config);
-	if (!is_unreliable())
+	if (FUZZ_TYPE == IBV_QPT_RC)
 		bind_window();
-	post_requests();
+	if (!is_extended)
+		post_requests();
 	for (unsigned i = 0; i < 4; i++)
 		simulation_post_recv(&b, i, 0, RECEIVE_SIZE);
 	while (size >= 2) {
@@ -167,6 +187,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	check_memory();
 	simulation_reconnect(&config);
-	unbind_window();
+	drop_receives();
+	if (!is_extended)
+		unbind_window();
 	return 0;
 }

@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -374,7 +375,6 @@ static void test_what_is_not_there_is_refused(void **state)
 	struct ibv_cq *cq = ibv_create_cq(on.context, 1, NULL, NULL, 0);
 	struct ibv_qp_init_attr qp_attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC };
 	struct ibv_qp *qp = ibv_create_qp(pd, &qp_attr);
-	struct ibv_xrcd xrcd = { .context = on.context };
 	struct ibv_modify_cq_attr moderation = { 0 };
 	struct ibv_sge sge = { 0 };
 
@@ -385,7 +385,6 @@ static void test_what_is_not_there_is_refused(void **state)
 		assert_null(call);                   \
 		assert_int_equal(errno, EOPNOTSUPP); \
 	} while (0)
-	assert_refused(ibv_open_xrcd(on.context, &(struct ibv_xrcd_init_attr){ 0 }));
 	assert_refused(ibv_create_flow(qp, &(struct ibv_flow_attr){ 0 }));
 	assert_refused(ibv_alloc_dm(on.context, &(struct ibv_alloc_dm_attr){ 0 }));
 	assert_refused(ibv_alloc_null_mr(pd));
@@ -395,7 +394,6 @@ static void test_what_is_not_there_is_refused(void **state)
 	assert_refused(ibv_reg_dmabuf_mr(pd, 0, 1, 0, 0, 0));
 	assert_refused(ibv_import_dm(on.context, 0));
 
-	assert_int_equal(ibv_close_xrcd(&xrcd), EOPNOTSUPP);
 	assert_int_equal(ibv_modify_cq(cq, &moderation), EOPNOTSUPP);
 	assert_int_equal(ibv_modify_qp_rate_limit(qp, NULL), EOPNOTSUPP);
 	assert_int_equal(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), EOPNOTSUPP);
@@ -445,9 +443,8 @@ static void test_what_is_not_there_is_refused_also_for_objects_that_cannot_be(vo
 static void test_attributes_that_mean_what_is_not_there_are_refused(void **state)
 {
 	static const unsigned access[] = { IBV_ACCESS_ON_DEMAND, IBV_ACCESS_HUGETLB };
-	static const int types[] = { IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV,
-				     IBV_QPT_DRIVER };
-	static const uint32_t masks[] = { IBV_QP_INIT_ATTR_XRCD, IBV_QP_INIT_ATTR_CREATE_FLAGS,
+	static const int types[] = { IBV_QPT_RAW_PACKET, IBV_QPT_DRIVER };
+	static const uint32_t masks[] = { IBV_QP_INIT_ATTR_CREATE_FLAGS,
 					  IBV_QP_INIT_ATTR_MAX_TSO_HEADER,
 					  IBV_QP_INIT_ATTR_IND_TABLE, IBV_QP_INIT_ATTR_RX_HASH };
 	struct ibv_pd *pd = ibv_alloc_pd(on.context);
@@ -621,7 +618,8 @@ static void test_shared_receive_queues_of_the_basic_type_are_made(void **state)
 	assert_int_equal(ibv_destroy_srq(srq), 0);
 
 	attr.srq_type = IBV_SRQT_XRC;
-	assert_refused(ibv_create_srq_ex(on.context, &attr));
+	assert_null(ibv_create_srq_ex(on.context, &attr));
+	assert_int_equal(errno, EINVAL);
 	attr.srq_type = IBV_SRQT_TM;
 	assert_refused(ibv_create_srq_ex(on.context, &attr));
 	attr.srq_type = IBV_SRQT_BASIC;
@@ -660,8 +658,19 @@ static void test_a_queue_pair_is_extended_if_it_was_made_so(void **state)
 
 /* ---- Two queue pairs that are connected ---- */
 
+/* The attributes that a type has. */
+static int attributes_of(enum ibv_qp_type type)
+{
+	if (type == IBV_QPT_XRC_SEND)
+		return ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (type == IBV_QPT_XRC_RECV)
+		return ~(IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+	return ~0;
+}
+
 static void modify(unsigned i, struct ibv_qp_attr attr, int mask)
 {
+	mask &= attributes_of(on.qps[i]->qp_type);
 	assert_int_equal(ibv_modify_qp(on.qps[i], &attr, mask | IBV_QP_STATE), 0);
 }
 
@@ -835,6 +844,187 @@ static void test_a_window_is_bound_and_taken_back(void **state)
 	disconnect();
 }
 
+/* ---- Extended connections ---- */
+
+static struct {
+	struct ibv_xrcd *xrcd;
+	struct ibv_srq *srq;
+	uint32_t srqn;
+} extended;
+
+static struct ibv_xrcd *open_domain(int fd, int oflags)
+{
+	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
+							IBV_XRCD_INIT_ATTR_OFLAGS,
+					   .fd = fd,
+					   .oflags = oflags };
+
+	errno = 0;
+	return ibv_open_xrcd(on.context, &attr);
+}
+
+static void create_xrc_srq(void)
+{
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { .max_wr = 4, .max_sge = 1 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = on.pd,
+		.xrcd = extended.xrcd,
+		.cq = on.cq,
+	};
+
+	extended.srq = ibv_create_srq_ex(on.context, &attr);
+	assert_non_null(extended.srq);
+	assert_int_equal(ibv_get_srq_num(extended.srq, &extended.srqn), 0);
+}
+
+static void create_halves(void)
+{
+	struct ibv_qp_init_attr_ex send = {
+		.send_cq = on.cq,
+		.cap = { .max_send_wr = 4, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = on.pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_qp_init_attr_ex receive = { .qp_type = IBV_QPT_XRC_RECV,
+					       .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+					       .xrcd = extended.xrcd };
+
+	on.qps[0] = ibv_create_qp_ex(on.context, &send);
+	on.qps[1] = ibv_create_qp_ex(on.context, &receive);
+	assert_non_null(on.qps[0]);
+	assert_non_null(on.qps[1]);
+	connect_to(0, on.qps[1]);
+	connect_to(1, on.qps[0]);
+}
+
+static void connect_extended(void)
+{
+	on.pd = ibv_alloc_pd(on.context);
+	on.channel = ibv_create_comp_channel(on.context);
+	on.cq = ibv_create_cq(on.context, 16, &on, on.channel, 0);
+	extended.xrcd = open_domain(-1, O_CREAT);
+	assert_non_null(extended.xrcd);
+	for (unsigned i = 0; i < 2; i++)
+		on.mrs[i] = ibv_reg_mr(on.pd, memory[i], sizeof(memory[i]),
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	create_xrc_srq();
+	create_halves();
+}
+
+static void post_receive(uint64_t wr_id)
+{
+	struct ibv_sge sge = { (uintptr_t)memory[1], sizeof(memory[1]), on.mrs[1]->lkey };
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	assert_int_equal(ibv_post_srq_recv(extended.srq, &wr, &bad), 0);
+}
+
+static void post_message(uint64_t wr_id, uint32_t srqn)
+{
+	struct ibv_sge sge = { (uintptr_t)memory[0], sizeof(memory[0]), on.mrs[0]->lkey };
+	struct ibv_send_wr wr = { .wr_id = wr_id,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .qp_type.xrc.remote_srqn = srqn };
+	struct ibv_send_wr *bad;
+
+	assert_int_equal(ibv_post_send(on.qps[0], &wr, &bad), 0);
+}
+
+static int build_message(uint64_t wr_id, bool has_target)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(on.qps[0]);
+
+	ibv_wr_start(ex);
+	ex->wr_id = wr_id;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(ex);
+	if (has_target)
+		ibv_wr_set_xrc_srqn(ex, extended.srqn);
+	ibv_wr_set_sge(ex, on.mrs[0]->lkey, (uintptr_t)memory[0], sizeof(memory[0]));
+	return ibv_wr_complete(ex);
+}
+
+/* Both completions, of which either may be the first. */
+static void assert_arrives(uint64_t sent, uint64_t received)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct ibv_wc wc = wait_for_completion();
+		bool is_receive = wc.opcode == IBV_WC_RECV;
+
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(wc.wr_id, is_receive ? received : sent);
+		assert_int_equal(wc.qp_num, on.qps[is_receive]->qp_num);
+		if (is_receive)
+			assert_int_equal(wc.byte_len, sizeof(memory[0]));
+	}
+	assert_memory_equal(memory[0], memory[1], sizeof(memory[1]));
+}
+
+static void test_an_extended_connection_reaches_a_queue_by_its_number(void **state)
+{
+	struct ibv_async_event event;
+
+	(void)state;
+	connect_extended();
+	memset(memory[0], 0x21, sizeof(memory[0]));
+	post_receive(5);
+	post_message(6, extended.srqn);
+	assert_arrives(6, 5);
+	memset(memory[0], 0x22, sizeof(memory[0]));
+	post_receive(7);
+	assert_int_equal(build_message(8, false), EINVAL);
+	assert_int_equal(build_message(8, true), 0);
+	assert_arrives(8, 7);
+
+	assert_int_equal(ibv_close_xrcd(extended.xrcd), EBUSY);
+	assert_int_equal(ibv_destroy_srq(extended.srq), 0);
+	post_message(9, extended.srqn);
+	assert_int_equal(wait_for_completion().status, IBV_WC_REM_INV_REQ_ERR);
+	assert_int_equal(ibv_get_async_event(on.context, &event), 0);
+	assert_int_equal(event.event_type, IBV_EVENT_QP_REQ_ERR);
+	assert_ptr_equal(event.element.qp, on.qps[1]);
+	ibv_ack_async_event(&event);
+	assert_string_equal(other_verbs_called(), "");
+	assert_int_equal(ibv_close_xrcd(extended.xrcd), EBUSY);
+	disconnect();
+	assert_int_equal(ibv_close_xrcd(extended.xrcd), 0);
+}
+
+static void test_both_halves_say_what_they_are(void **state)
+{
+	const int mask = IBV_QP_STATE;
+	struct ibv_qp_init_attr init_attr;
+	struct ibv_device_attr device;
+	struct ibv_qp_attr attr;
+
+	(void)state;
+	connect_extended();
+	assert_int_equal(ibv_query_qp(on.qps[0], &attr, mask, &init_attr), 0);
+	assert_int_equal(init_attr.qp_type, IBV_QPT_XRC_SEND);
+	assert_ptr_equal(init_attr.send_cq, on.cq);
+	assert_null(init_attr.recv_cq);
+	assert_int_equal(attr.dest_qp_num, on.qps[1]->qp_num);
+	assert_int_equal(ibv_query_qp(on.qps[1], &attr, mask, &init_attr), 0);
+	assert_int_equal(init_attr.qp_type, IBV_QPT_XRC_RECV);
+	assert_null(init_attr.send_cq);
+	assert_null(init_attr.srq);
+	assert_int_equal(init_attr.cap.max_send_wr, 0);
+	assert_int_equal(ibv_query_device(on.context, &device), 0);
+	assert_true(device.device_cap_flags & IBV_DEVICE_XRC);
+	assert_refused(ibv_open_qp(on.context, &(struct ibv_qp_open_attr){ 0 }));
+	assert_int_equal(ibv_destroy_srq(extended.srq), 0);
+	disconnect();
+	assert_int_equal(ibv_close_xrcd(extended.xrcd), 0);
+}
+
 static void test_an_event_of_a_queue_pair_is_read_and_acknowledged(void **state)
 {
 	struct ibv_async_event event;
@@ -907,6 +1097,8 @@ int main(void)
 		api_test(test_a_queue_pair_is_extended_if_it_was_made_so),
 		api_test(test_a_program_that_sleeps_is_told_of_a_completion),
 		api_test(test_a_window_is_bound_and_taken_back),
+		api_test(test_an_extended_connection_reaches_a_queue_by_its_number),
+		api_test(test_both_halves_say_what_they_are),
 		api_test(test_an_event_of_a_queue_pair_is_read_and_acknowledged),
 		api_test(test_a_context_that_is_closed_too_early_stops_its_queue_pairs),
 		api_test(test_a_forked_child_ends_as_any_other),

@@ -1145,9 +1145,68 @@ static void test_devices_are_open_and_stay_so(void **state)
 	assert_ptr_equal(on.ids[CLIENT]->verbs, context);
 }
 
+static struct rdma_cm_id *create_extended(enum ibv_qp_type type)
+{
+	struct rdma_addrinfo info = { .ai_flags = RAI_PASSIVE,
+				      .ai_qp_type = type,
+				      .ai_port_space = RDMA_PS_IB,
+				      .ai_src_addr = address_of("127.0.0.1", 0) };
+	struct rdma_cm_id *id;
+
+	assert_int_equal(rdma_create_ep(&id, &info, NULL, NULL), 0);
+	return id;
+}
+
+static void test_the_halves_of_an_extended_connection_keep_to_their_roles(void **state)
+{
+	struct rdma_cm_id *sender = create_extended(IBV_QPT_XRC_SEND);
+	struct rdma_cm_id *receiver = create_extended(IBV_QPT_XRC_RECV);
+	struct rdma_cm_event *event;
+
+	(void)state;
+	assert_fails(EINVAL, rdma_listen(sender, 0));
+	assert_fails(EINVAL, rdma_connect(receiver, NULL));
+	assert_int_equal(rdma_listen(receiver, 0), 0);
+	on.ids[CLIENT] = resolve("127.0.0.1", ntohs(rdma_get_src_port(receiver)), RDMA_PS_IB);
+	create_qp(CLIENT);
+	assert_int_equal(rdma_connect(on.ids[CLIENT], NULL), 0);
+	event = wait_for(on.channels[CLIENT], RDMA_CM_EVENT_REJECTED);
+	acknowledge(event);
+	rdma_destroy_ep(sender);
+	rdma_destroy_ep(receiver);
+}
+
+/* Also when the queue pair, whose queue for completions it uses, goes first. */
+static void test_a_shared_receive_queue_of_an_extended_connection_has_what_it_needs(void **state)
+{
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 1, .max_sge = 1 } };
+	struct ibv_qp_init_attr qp_attr = { .qp_type = IBV_QPT_XRC_RECV, .cap.max_recv_wr = 1 };
+	/* One that knows its device. */
+	struct rdma_addrinfo info = { .ai_qp_type = IBV_QPT_XRC_RECV,
+				      .ai_port_space = RDMA_PS_IB,
+				      .ai_dst_addr = address_of("127.0.0.1", 1) };
+	struct rdma_cm_id *id;
+	uint32_t number = 0;
+
+	(void)state;
+	assert_int_equal(rdma_create_ep(&id, &info, NULL, NULL), 0);
+	assert_int_equal(rdma_create_qp(id, NULL, &qp_attr), 0);
+	assert_int_equal(rdma_create_srq(id, NULL, &attr), 0);
+	assert_int_equal(ibv_get_srq_num(id->srq, &number), 0);
+	assert_int_not_equal(number, 0);
+	assert_non_null(id->recv_cq);
+	rdma_destroy_qp(id);
+	assert_non_null(id->recv_cq);
+	rdma_destroy_srq(id);
+	assert_null(id->recv_cq);
+	assert_int_equal(rdma_create_srq(id, NULL, &attr), 0);
+	assert_non_null(id->recv_cq);
+	rdma_destroy_ep(id);
+}
+
 static void test_what_is_not_there_is_refused(void **state)
 {
-	struct rdma_addrinfo xrc = { .ai_port_space = RDMA_PS_IB, .ai_qp_type = IBV_QPT_XRC_SEND };
+	struct rdma_addrinfo xrc = { .ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_XRC_SEND };
 	struct ibv_ece ece = { .vendor_id = 1, .options = 1 };
 	struct rdma_cm_id *id = on.ids[CLIENT] = create_id(CLIENT, RDMA_PS_UDP);
 
@@ -1343,6 +1402,8 @@ int main(int argc, char **argv)
 		cm_test(test_names_become_addresses_as_the_hints_say),
 		cm_test(test_events_have_names),
 		cm_test(test_devices_are_open_and_stay_so),
+		cm_test(test_the_halves_of_an_extended_connection_keep_to_their_roles),
+		cm_test(test_a_shared_receive_queue_of_an_extended_connection_has_what_it_needs),
 		cm_test(test_what_is_not_there_is_refused),
 		cm_test(test_a_forked_child_begins_anew),
 		cm_test(test_a_forked_child_can_destroy_what_its_parent_uses),

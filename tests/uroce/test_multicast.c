@@ -479,10 +479,14 @@ static void create_qp_of_id(void)
 	assert_int_equal(rdma_create_qp(on.id, NULL, &attr), 0);
 }
 
+/* A loopback address alone names no device. */
 static void open_id(void)
 {
 	create_id(RDMA_PS_UDP);
-	assert_int_equal(rdma_bind_addr(on.id, address_of("127.0.0.1")), 0);
+	assert_int_equal(rdma_resolve_addr(on.id, address_of("127.0.0.1"), address_of("127.0.0.1"),
+					   2000),
+			 0);
+	expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
 }
 
 /* The id has a queue pair and is in the group. */
@@ -678,7 +682,7 @@ static void test_a_call_without_a_channel_waits_until_it_has_joined(void **state
 {
 	(void)state;
 	assert_int_equal(rdma_create_id(NULL, &on.id, NULL, RDMA_PS_UDP), 0);
-	assert_int_equal(rdma_bind_addr(on.id, address_of("127.0.0.1")), 0);
+	assert_int_equal(rdma_resolve_addr(on.id, NULL, address_of("127.0.0.1"), 2000), 0);
 	create_qp_of_id();
 	assert_int_equal(rdma_join_multicast(on.id, address_of(GROUP), NULL), 0);
 	assert_int_equal(on.id->event->event, RDMA_CM_EVENT_MULTICAST_JOIN);

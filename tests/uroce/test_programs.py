@@ -24,6 +24,9 @@ PINGPONG = "ibv_rc_pingpong"
 SRQ_PINGPONG = "ibv_srq_pingpong"
 UC_PINGPONG = "ibv_uc_pingpong"
 UD_PINGPONG = "ibv_ud_pingpong"
+XSRQ_PINGPONG = "ibv_xsrq_pingpong"
+# The domain that it opens in each of its processes.
+XRC_DOMAIN = "/tmp/xrc_domain"
 
 # GIDs of the loopback interface: IPv4 comes first.
 IPV4, IPV6 = "0", "1"
@@ -238,6 +241,15 @@ class Loopback(TransferTest):
                 arguments = ("-g", IPV4, "-q", "16", *options)
                 _, client = self.run_pair(LOOPBACK, LOOPBACK, SRQ_PINGPONG, *arguments)
                 report(f"{SRQ_PINGPONG} {' '.join(arguments)}", client)
+
+    def test_extended_connections(self):
+        if not os.path.exists(XRC_DOMAIN):
+            self.addCleanup(os.remove, XRC_DOMAIN)
+        for options in ((), ("-e",), ("-s", "100001", "-m", "4096"), ("-n", "500")):
+            with self.subTest(options=options):
+                arguments = ("-g", IPV4, *options)
+                for peer in self.run_pair(LOOPBACK, LOOPBACK, XSRQ_PINGPONG, *arguments):
+                    self.assertTrue(peer.said("success", "out"), peer.output())
 
     def test_datagrams(self):
         self.datagrams(LOOPBACK, LOOPBACK, "4096")

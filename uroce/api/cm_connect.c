@@ -63,7 +63,7 @@ static void describe_reply(struct ur_event *event, const struct ur_cm_message *m
 	param->flow_control = rep->flow_control;
 	param->rnr_retry_count = rep->rnr_retry_count;
 	param->srq = rep->srq;
-	param->qp_num = rep->qpn;
+	param->qp_num = ur_cm_rep_qpn(rep);
 }
 
 static void describe_rejection(struct ur_event *event, const struct ur_cm_message *message)
@@ -192,12 +192,21 @@ static void announce(struct ur_cm_id *listener, struct ur_cm_id *id, const struc
 	ur_id_post(listener, event);
 }
 
+/* Whether the peer asks for what the listener's queue pairs are. */
+static bool has_right_type(const struct ur_cm_id *listener, const struct ur_cm_event *from)
+{
+	bool is_look_up = from->kind == UR_CM_EVENT_LOOK_UP;
+	bool is_extended = !is_look_up && from->message->req.transport == UR_CM_EXTENDED;
+
+	return is_look_up == ur_id_is_datagram(listener) &&
+	       is_extended == ur_id_only_receives(listener);
+}
+
 static void on_request(void *user_data, const struct ur_cm_event *from)
 {
 	struct ur_cm_id *listener = user_data, *id;
-	bool is_look_up = from->kind == UR_CM_EVENT_LOOK_UP;
 
-	if (!takes(listener, from->connection) || is_look_up != ur_id_is_datagram(listener)) {
+	if (!takes(listener, from->connection) || !has_right_type(listener, from)) {
 		ur_cm_release(from->connection);
 		return;
 	}
@@ -214,7 +223,7 @@ static int listen_on(struct ur_cm_id *id, int backlog)
 
 	if (error)
 		return error;
-	if (!ur_id_advance(id, UR_ID_BOUND, UR_ID_LISTENING))
+	if (ur_id_only_sends(id) || !ur_id_advance(id, UR_ID_BOUND, UR_ID_LISTENING))
 		return EINVAL;
 	address = ur_id_source(id);
 	error = ur_cm_listen((uint16_t)id->verbs.ps, &address, backlog, on_request, id,
@@ -317,7 +326,7 @@ static int ask(struct ur_cm_id *id, const struct rdma_conn_param *param)
 {
 	int error;
 
-	if (!id || !is_valid(id, param) ||
+	if (!id || !is_valid(id, param) || ur_id_only_receives(id) ||
 	    !ur_id_advance(id, UR_ID_ROUTE_RESOLVED, UR_ID_CONNECTING))
 		return EINVAL;
 	choose_limits(id, param, UR_MAX_RD_ATOMIC, UR_MAX_RD_ATOMIC);

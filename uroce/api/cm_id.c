@@ -10,6 +10,15 @@
 
 /* ---- Life ---- */
 
+/* Only one port space has extended connections. */
+static bool has_type(enum rdma_port_space port_space, enum ibv_qp_type type)
+{
+	bool is_extended = type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
+
+	return type == IBV_QPT_RC || type == IBV_QPT_UD ||
+	       (is_extended && port_space == RDMA_PS_IB);
+}
+
 int ur_cm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
 		    enum rdma_port_space port_space, enum ibv_qp_type qp_type)
 {
@@ -18,7 +27,7 @@ int ur_cm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, 
 	if (!id || (port_space != RDMA_PS_TCP && port_space != RDMA_PS_UDP &&
 		    port_space != RDMA_PS_IB && port_space != RDMA_PS_IPOIB))
 		return EINVAL;
-	if (port_space == RDMA_PS_IPOIB || (qp_type != IBV_QPT_RC && qp_type != IBV_QPT_UD))
+	if (port_space == RDMA_PS_IPOIB || !has_type(port_space, qp_type))
 		return EOPNOTSUPP;
 	created = ur_id_create((struct ur_event_channel *)channel, context, port_space, qp_type);
 	if (!created)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../cm/multicast.h"
+#include "../cm/shared_context.h"
 #include "../core/qp.h"
 #include "cm.h"
 #include "operations.h"
@@ -33,6 +34,16 @@ static int give_own_attr(const struct ur_cm_id *id, struct ibv_qp_attr *attr, in
 	return 0;
 }
 
+/* What the half of an extended connection has no use for. */
+static int useless(const struct ur_cm_id *id)
+{
+	if (ur_id_only_sends(id))
+		return IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	if (ur_id_only_receives(id))
+		return IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	return 0;
+}
+
 int ur_cm_id_qp_attr(struct ur_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	int error;
@@ -42,6 +53,7 @@ int ur_cm_id_qp_attr(struct ur_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 	error = ur_cm_qp_attr(id->connection, attr, mask);
 	if (error)
 		return error;
+	*mask &= ~useless(id);
 	if (*mask & IBV_QP_AV)
 		attr->ah_attr.grh.traffic_class = id->traffic_class;
 	if ((*mask & IBV_QP_TIMEOUT) && id->has_ack_timeout)
@@ -130,8 +142,11 @@ static void destroy_queue(struct ibv_cq **cq, struct ibv_comp_channel **channel)
 	*channel = NULL;
 }
 
+/* Those of an extended connection are the shared receive queue's, too. */
 static void destroy_queues(struct rdma_cm_id *id)
 {
+	if (ur_id_only_receives(ur_id_of(id)) && (id->srq || id->qp))
+		return;
 	destroy_queue(&id->recv_cq, &id->recv_cq_channel);
 	destroy_queue(&id->send_cq, &id->send_cq_channel);
 }
@@ -192,6 +207,28 @@ static void complete_attr(const struct rdma_cm_id *id, struct ibv_qp_init_attr_e
 		attr->srq = id->srq;
 }
 
+/* The XRC domain that ids have in common, unless the program names one. Returns 0 or an errno. */
+static int choose_domain(const struct rdma_cm_id *id, bool is_named, struct ibv_xrcd **xrcd)
+{
+	const struct ur_shared_context *shared;
+	int error;
+
+	if (is_named && *xrcd)
+		return 0;
+	error = ur_shared_context_get(ur_device_behind(id->verbs), &shared);
+	if (!error)
+		*xrcd = &shared->xrcd->verbs;
+	return error;
+}
+
+static int complete_extended(const struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	int error = choose_domain(id, attr->comp_mask & IBV_QP_INIT_ATTR_XRCD, &attr->xrcd);
+
+	attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+	return error;
+}
+
 static int create_initial(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_qp *qp = ur_create_qp_ex(id->verbs, attr);
@@ -221,6 +258,8 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	if (attr->pd->context != id->verbs)
 		return EINVAL;
 	error = create_queues(id, attr);
+	if (!error && ur_id_only_receives(ur_id_of(id)))
+		error = complete_extended(id, attr);
 	if (!error) {
 		complete_attr(id, attr);
 		error = create_initial(id, attr);
@@ -271,13 +310,32 @@ UR_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 
 /* ---- Shared receive queues ---- */
 
+static int complete_extended_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	bool has_cq = attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ && attr->cq;
+	int error = choose_domain(id, attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD, &attr->xrcd);
+
+	if (!error && !has_cq && !id->recv_cq)
+		error = create_queue(id, attr->attr.max_wr, &id->recv_cq, &id->recv_cq_channel);
+	if (!has_cq)
+		attr->cq = id->recv_cq;
+	attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	return error;
+}
+
 static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
+	int error = 0;
+
 	if (!id || !attr || !id->verbs || id->srq || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE))
 		return EINVAL;
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
 		attr->pd = id->pd;
 	attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+	if (attr->srq_type == IBV_SRQT_XRC)
+		error = complete_extended_srq(id, attr);
+	if (error)
+		return error;
 	id->srq = ibv_create_srq_ex(id->verbs, attr);
 	return id->srq ? 0 : errno;
 }
@@ -300,8 +358,10 @@ UR_EXPORT int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd,
 
 	if (!ur_cm_is_ours())
 		return UR_FORWARD(-1, rdma_create_srq, id, pd, attr);
-	if (!attr)
+	if (!id || !attr)
 		return ur_cm_result(EINVAL);
+	if (ur_id_only_receives(ur_id_of(id)))
+		extended.srq_type = IBV_SRQT_XRC;
 	extended.srq_context = attr->srq_context;
 	extended.attr = attr->attr;
 	error = create_srq(id, &extended);

@@ -1,19 +1,10 @@
 /*
- * The tables of a context. Verbs look whether most operations are there, and fail with EOPNOTSUPP
- * if not; those that they call without looking are refused here.
+ * The tables of a context. Verbs look whether operations are there, and fail with EOPNOTSUPP if not.
  */
 #include "operations.h"
 
-#include <errno.h>
-
 #include "../core/qp.h"
 #include "query.h"
-
-static int close_xrcd(struct ibv_xrcd *xrcd)
-{
-	(void)xrcd;
-	return EOPNOTSUPP;
-}
 
 void ur_context_set_ops(struct verbs_context *verbs)
 {
@@ -24,10 +15,11 @@ void ur_context_set_ops(struct verbs_context *verbs)
 	verbs->create_qp_ex = ur_create_qp_ex;
 	verbs->get_srq_num = ur_get_srq_num;
 	verbs->create_srq_ex = ur_create_srq_ex;
-	verbs->close_xrcd = close_xrcd;
 	verbs->alloc_td = ur_alloc_td;
 	verbs->dealloc_td = ur_dealloc_td;
 	verbs->alloc_parent_domain = ur_alloc_parent_domain;
+	verbs->open_xrcd = ur_open_xrcd;
+	verbs->close_xrcd = ur_close_xrcd;
 
 	verbs->context.ops._compat_query_device = ur_query_device;
 	verbs->context.ops._compat_query_port = ur_query_old_port;

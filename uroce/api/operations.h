@@ -17,6 +17,8 @@ struct ibv_td *ur_alloc_td(struct ibv_context *context, struct ibv_td_init_attr 
 int ur_dealloc_td(struct ibv_td *td);
 struct ibv_pd *ur_alloc_parent_domain(struct ibv_context *context,
 				      struct ibv_parent_domain_init_attr *attr);
+struct ibv_xrcd *ur_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
+int ur_close_xrcd(struct ibv_xrcd *xrcd);
 int ur_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 
 #endif

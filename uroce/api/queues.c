@@ -1,5 +1,5 @@
 /*
- * Queue pairs and shared receive queues.
+ * Queue pairs, shared receive queues, and the XRC domains that put these together.
  */
 #include <string.h>
 
@@ -89,14 +89,43 @@ UR_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 	return srq ? &srq->verbs : NULL;
 }
 
+static bool is_of(const struct ibv_context *context, const struct ibv_srq_init_attr_ex *attr)
+{
+	return attr->pd->context == context && attr->xrcd->context == context &&
+	       attr->cq->context == context;
+}
+
+static struct ur_srq *create_xrc_srq(struct ibv_context *context,
+				     const struct ibv_srq_init_attr_ex *attr)
+{
+	const uint32_t needed =
+		IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+
+	if ((attr->comp_mask & needed) != needed || !attr->pd || !attr->xrcd || !attr->cq ||
+	    !is_of(context, attr)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return ur_srq_create_xrc((struct ur_pd *)attr->pd, (struct ur_xrcd *)attr->xrcd,
+				 (struct ur_cq *)attr->cq, attr->srq_context, &attr->attr);
+}
+
 /* Verbs come here only for what ibv_create_srq cannot do. */
 struct ibv_srq *ur_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
-	bool basic =
-		!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || attr->srq_type == IBV_SRQT_BASIC;
+	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			       IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	bool has_type = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE;
+	struct ur_srq *srq;
 
-	(void)context;
-	errno = basic && !(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) ? EINVAL : EOPNOTSUPP;
+	if (!(attr->comp_mask & ~known) && has_type && attr->srq_type == IBV_SRQT_XRC) {
+		srq = create_xrc_srq(context, attr);
+		return srq ? &srq->verbs : NULL;
+	}
+	if (!has_type || attr->srq_type == IBV_SRQT_BASIC)
+		errno = attr->comp_mask & IBV_SRQ_INIT_ATTR_PD ? EOPNOTSUPP : EINVAL;
+	else
+		errno = EOPNOTSUPP;
 	return NULL;
 }
 
@@ -125,4 +154,18 @@ UR_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 	if (!ur_has_ours(srq->context))
 		return UR_FORWARD(ENOSYS, ibv_destroy_srq, srq);
 	return ur_srq_destroy((struct ur_srq *)srq);
+}
+
+/* ---- XRC domains ---- */
+
+struct ibv_xrcd *ur_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
+{
+	struct ur_xrcd *xrcd = ur_xrcd_open(ur_context_of(context), attr);
+
+	return xrcd ? &xrcd->verbs : NULL;
+}
+
+int ur_close_xrcd(struct ibv_xrcd *xrcd)
+{
+	return ur_xrcd_close((struct ur_xrcd *)xrcd);
 }

@@ -221,7 +221,7 @@ static int say_reply(struct ur_endpoint *endpoint, const struct ur_cm_message *m
 {
 	if (endpoint->state != UR_ENDPOINT_REQ_RCVD)
 		return EINVAL;
-	endpoint->local_qpn = message->rep.qpn;
+	endpoint->local_qpn = ur_cm_rep_qpn(&message->rep);
 	ask(endpoint, UR_ENDPOINT_REP_SENT, message, now);
 	return 0;
 }
@@ -392,7 +392,7 @@ static void take_first_rep(struct ur_endpoint *endpoint, const struct ur_cm_mess
 			   uint64_t now)
 {
 	endpoint->remote_id = message->local_id;
-	endpoint->remote_qpn = message->rep.qpn;
+	endpoint->remote_qpn = ur_cm_rep_qpn(&message->rep);
 	endpoint->peer_is_uroce = ur_guid_is_uroce(message->rep.ca_guid);
 	rest(endpoint, UR_ENDPOINT_REP_RCVD, now);
 	say_event(endpoint, UR_CM_EVENT_REPLIED, message);

@@ -63,6 +63,17 @@ static inline bool ur_id_is_datagram(const struct ur_cm_id *id)
 	return id->verbs.qp_type == IBV_QPT_UD;
 }
 
+/* The half of an extended connection that only sends, or only receives. */
+static inline bool ur_id_only_sends(const struct ur_cm_id *id)
+{
+	return id->verbs.qp_type == IBV_QPT_XRC_SEND;
+}
+
+static inline bool ur_id_only_receives(const struct ur_cm_id *id)
+{
+	return id->verbs.qp_type == IBV_QPT_XRC_RECV;
+}
+
 /* Its calls wait for their events, which come to a channel of its own. */
 static inline bool ur_id_is_synchronous(const struct ur_cm_id *id)
 {

@@ -496,12 +496,18 @@ static void refuse(const struct ur_cm_message *message, const struct ur_cm_route
 	send_message(route->device, &route->path, &refusal);
 }
 
+static bool has_transport(const struct ur_cm_req *req)
+{
+	return req->transport == UR_CM_RC ||
+	       (req->transport == UR_CM_EXTENDED && req->extended_transport == UR_CM_XRC);
+}
+
 /* The reason to refuse a request; 0: none. */
 static uint16_t find_fault(const struct ur_cm_message *request,
 			   const struct ur_cm_ip_header *header, bool has_header,
 			   const struct ur_cm_route *route)
 {
-	if (request->kind == UR_CM_REQ && request->req.transport != UR_CM_RC)
+	if (request->kind == UR_CM_REQ && !has_transport(&request->req))
 		return UR_CM_INVALID_TRANSPORT;
 	if (!has_header || !ur_terms_is_right(header, route))
 		return UR_CM_UNSUPPORTED;

@@ -1,6 +1,7 @@
 #include "shared_context.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,6 +42,10 @@ static const struct ur_shared_context *find(const struct ur_device *device)
 /* NULL and errno. */
 static const struct ur_shared_context *open_shared(struct ur_device *device)
 {
+	const struct ibv_xrcd_init_attr any_domain = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
+								    IBV_XRCD_INIT_ATTR_OFLAGS,
+						       .fd = -1,
+						       .oflags = O_CREAT };
 	struct ur_shared_context *shared = calloc(1, sizeof(*shared));
 
 	if (!shared)
@@ -51,10 +56,15 @@ static const struct ur_shared_context *open_shared(struct ur_device *device)
 	shared->pd = ur_pd_alloc(shared->context);
 	if (!shared->pd)
 		goto err_context;
+	shared->xrcd = ur_xrcd_open(shared->context, &any_domain);
+	if (!shared->xrcd)
+		goto err_pd;
 	shared->next = all;
 	all = shared;
 	return shared;
 
+err_pd:
+	ur_pd_dealloc(shared->pd);
 err_context:
 	ur_context_close(shared->context);
 	errno = ENOMEM;

@@ -1,5 +1,6 @@
 /*
- * Shared context: what the ids on a device have in common, an open context and a protection domain.
+ * Shared context: what the ids on a device have in common, an open context, a protection domain and an
+ * XRC domain.
  * Opened when first needed, and kept as long as the process lives, since programs keep what they
  * find in an id.
  */
@@ -7,10 +8,12 @@
 #define UR_SHARED_CONTEXT_H
 
 #include "../core/pd.h"
+#include "../core/xrcd.h"
 
 struct ur_shared_context {
 	struct ur_context *context;
 	struct ur_pd *pd;
+	struct ur_xrcd *xrcd;
 	const struct ur_shared_context *next;
 };
 

@@ -110,6 +110,17 @@ static void make_path(const struct ur_cm_connection *connection, struct ur_cm_pa
 	memcpy(path->remote_gid, grh->dgid.raw, sizeof(grh->dgid.raw));
 }
 
+/* As Linux does: what only a queue pair that receives has to do with is not said. */
+static void make_extended_req(struct ur_cm_req *req)
+{
+	req->transport = UR_CM_EXTENDED;
+	req->extended_transport = UR_CM_XRC;
+	req->responder_resources = 0;
+	req->retry_count = 0;
+	req->rnr_retry_count = 0;
+	req->srq = false;
+}
+
 void ur_terms_make_req(const struct ur_cm_connection *connection, uint64_t service_id,
 		       const struct ur_cm_params *params, struct ur_cm_req *req)
 {
@@ -133,7 +144,18 @@ void ur_terms_make_req(const struct ur_cm_connection *connection, uint64_t servi
 		.path_mtu = (uint8_t)attr->path_mtu,
 		.srq = params->srq,
 	};
+	if (params->qp_type == IBV_QPT_XRC_SEND)
+		make_extended_req(req);
 	make_path(connection, &req->path);
+}
+
+static void make_extended_rep(struct ur_cm_rep *rep)
+{
+	rep->eecn = rep->qpn;
+	rep->qpn = 0;
+	rep->initiator_depth = 0;
+	rep->flow_control = false;
+	rep->srq = true;
 }
 
 void ur_terms_make_rep(const struct ur_cm_connection *connection, const struct ur_cm_params *params,
@@ -150,6 +172,8 @@ void ur_terms_make_rep(const struct ur_cm_connection *connection, const struct u
 		.srq = params->srq,
 		.ca_guid = be64toh(connection->route.device->guid),
 	};
+	if (params->qp_type == IBV_QPT_XRC_RECV)
+		make_extended_rep(rep);
 }
 
 /* ---- Queue pair ---- */
@@ -206,7 +230,7 @@ void ur_terms_take_rep(struct ur_cm_connection *connection, const struct ur_cm_r
 {
 	struct ibv_qp_attr *attr = &connection->attr;
 
-	attr->dest_qp_num = rep->qpn;
+	attr->dest_qp_num = ur_cm_rep_qpn(rep);
 	attr->sq_psn = rep->psn;
 	attr->max_rd_atomic = smaller(attr->max_rd_atomic, rep->responder_resources);
 	attr->max_dest_rd_atomic = smaller(attr->max_dest_rd_atomic, rep->initiator_depth);

@@ -439,7 +439,7 @@ void ur_device_attr(const struct ur_device *device, struct ibv_device_attr *attr
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
 				    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
 				    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW |
-				    IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+				    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC,
 		.max_sge = UR_MAX_SGE,
 		.max_sge_rd = UR_MAX_SGE,
 		.max_cq = PLENTY,

@@ -28,6 +28,7 @@
 #define UR_MAX_GIDS 32
 
 struct ur_engine;
+struct ur_xrc_domain;
 
 struct ur_device {
 	struct ibv_device verbs; /* first: what programs hold is a pointer to it */
@@ -55,6 +56,7 @@ struct ur_device {
 	struct ur_pd *pds; /* so that they can be imported */
 	struct ur_qp_table qps;
 	struct ur_group_table groups;
+	struct ur_xrc_domain *domains;
 	struct ur_counters counters;
 };
 

@@ -116,7 +116,7 @@ static void receive_at(struct ur_qp *qp, const struct ur_packet *packet, const s
 
 	if (!(flags & UR_IS_REQUEST ? responds : requests)(qp->attr.qp_state)) {
 		device->counters.rx_wrong_state++;
-	} else if (!(flags & ur_qp_service(qp))) {
+	} else if (!ur_qp_takes(qp, flags)) {
 		device->counters.rx_unexpected++;
 	} else if (flags & UR_IS_UD) {
 		ur_datagram_receive(qp, packet, from, group);

@@ -10,8 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* The largest headers of a packet with payload: IPv6, UDP, BTH, RETH, immediate data, ICRC. */
-#define HEADERS (40 + 8 + UR_BTH_SIZE + 16 + 4 + UR_ICRC_SIZE)
+/* The largest headers of a packet with payload: IPv6, UDP, BTH, XRCETH, RETH, immediate data, ICRC. */
+#define HEADERS (40 + 8 + UR_BTH_SIZE + 4 + 16 + 4 + UR_ICRC_SIZE)
 
 /* From linux/if_addr.h, which does not go together with net/if.h everywhere. */
 #define NOT_USED_YET (0x40 | 0x08) /* tentative, or a duplicate */

@@ -227,22 +227,22 @@ bool ur_mw_invalidate_remotely(const struct ur_qp *qp, uint32_t key)
 
 /* ---- Access ---- */
 
-static bool permits(const struct ur_mw *mw, const struct ur_qp *qp, uint64_t address,
-		    uint64_t length, unsigned access)
+static bool permits(const struct ur_mw *mw, const struct ur_qp *qp, const struct ur_pd *pd,
+		    uint64_t address, uint64_t length, unsigned access)
 {
-	return mw->mr && mw->pd == qp->pd && (!mw->qp || mw->qp == qp) &&
+	return mw->mr && mw->pd == pd && (!mw->qp || mw->qp == qp) &&
 	       (mw->access & access) == access && address >= mw->base &&
 	       address - mw->base <= mw->length && length <= mw->length - (address - mw->base);
 }
 
-void *ur_resolve_remote(const struct ur_qp *qp, uint32_t key, uint64_t address, uint64_t length,
-			unsigned access)
+void *ur_resolve_remote(const struct ur_qp *qp, const struct ur_pd *pd, uint32_t key,
+			uint64_t address, uint64_t length, unsigned access)
 {
 	const struct ur_key_place *place = ur_key_table_find(&qp->device->keys, key);
 
 	if (!place || !place->mw)
-		return ur_mr_resolve(qp->device, qp->pd, key, address, length, access);
-	if (!permits(place->mw, qp, address, length, access))
+		return ur_mr_resolve(qp->device, pd, key, address, length, access);
+	if (!permits(place->mw, qp, pd, address, length, access))
 		return NULL;
 	return place->mw->memory + (address - place->mw->base);
 }

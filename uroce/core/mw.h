@@ -79,9 +79,9 @@ void ur_mw_unbind_all(struct ur_qp *qp);
 
 /*
  * Where length bytes at address are that a peer accesses by a key, of a region or of a window; NULL: not
- * permitted (ur_mr_resolve). access: the remote flag wanted.
+ * permitted (ur_mr_resolve). pd: that of the queue pair's target, when the request was executed. access: the remote flag wanted.
  */
-void *ur_resolve_remote(const struct ur_qp *qp, uint32_t key, uint64_t address, uint64_t length,
-			unsigned access);
+void *ur_resolve_remote(const struct ur_qp *qp, const struct ur_pd *pd, uint32_t key,
+			uint64_t address, uint64_t length, unsigned access);
 
 #endif

@@ -13,17 +13,37 @@
 
 /* ---- Creation ---- */
 
-static bool is_supported(enum ibv_qp_type type)
+/* The flags of all packets for a queue pair of that type; 0: there is none. */
+static uint32_t service_of(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
+	switch (type) {
+	case IBV_QPT_RC:
+		return UR_IS_RC;
+	case IBV_QPT_UC:
+		return UR_IS_UC;
+	case IBV_QPT_UD:
+		return UR_IS_UD;
+	case IBV_QPT_XRC_SEND:
+		return UR_IS_XRC | UR_IS_RESPONSE;
+	case IBV_QPT_XRC_RECV:
+		return UR_IS_XRC | UR_IS_REQUEST;
+	default:
+		return 0;
+	}
 }
 
 static bool are_objects_valid(const struct ibv_context *context,
 			      const struct ibv_qp_init_attr_ex *attr)
 {
-	return attr->comp_mask & IBV_QP_INIT_ATTR_PD && attr->pd && attr->pd->context == context &&
-	       attr->send_cq && attr->send_cq->context == context && attr->recv_cq &&
-	       attr->recv_cq->context == context && (!attr->srq || attr->srq->context == context);
+	bool sends = attr->qp_type != IBV_QPT_XRC_RECV;
+	bool receives = sends && attr->qp_type != IBV_QPT_XRC_SEND;
+
+	if (!sends)
+		return attr->xrcd && attr->xrcd->context == context;
+	return attr->pd && attr->pd->context == context && attr->send_cq &&
+	       attr->send_cq->context == context &&
+	       (!receives || (attr->recv_cq && attr->recv_cq->context == context)) &&
+	       (!attr->srq || attr->srq->context == context);
 }
 
 static bool is_cap_valid(const struct ibv_qp_cap *cap)
@@ -33,22 +53,52 @@ static bool is_cap_valid(const struct ibv_qp_cap *cap)
 	       cap->max_inline_data <= UR_MAX_INLINE;
 }
 
-/*
- * What is given: no receives of its own beside shared ones, and, as programs are used to from other
- * devices, inline data in the room of the pieces. Nothing else beyond what was asked for.
- */
-static struct ibv_qp_cap granted_cap(const struct ibv_qp_init_attr_ex *attr)
+static void drop_sending(struct ibv_qp_init_attr_ex *attr)
 {
-	struct ibv_qp_cap cap = attr->cap;
-	uint32_t room = cap.max_send_sge * (uint32_t)sizeof(struct ibv_sge);
+	attr->pd = NULL;
+	attr->send_cq = NULL;
+	attr->cap.max_send_wr = 0;
+	attr->cap.max_send_sge = 0;
+	attr->cap.max_inline_data = 0;
+}
 
-	if (cap.max_inline_data < room)
-		cap.max_inline_data = room;
-	if (attr->srq) {
-		cap.max_recv_wr = 0;
-		cap.max_recv_sge = 0;
+static void drop_receives(struct ibv_qp_init_attr_ex *attr)
+{
+	attr->cap.max_recv_wr = 0;
+	attr->cap.max_recv_sge = 0;
+}
+
+/*
+ * Where a device keeps the pieces of an entry it can keep data. Programs count on that: rdma_xclient sends
+ * 16 bytes inline that it has not asked for.
+ */
+static uint32_t least_inline(const struct ibv_qp_cap *cap)
+{
+	return cap->max_send_sge <= UR_MAX_SGE ? cap->max_send_sge * sizeof(struct ibv_sge) : 0;
+}
+
+/* What is given: no receives of its own beside shared ones, and nothing that the type has no use for. */
+static struct ibv_qp_init_attr_ex granted(const struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp_init_attr_ex given = *attr;
+	bool only_receives = attr->qp_type == IBV_QPT_XRC_RECV;
+
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
+		given.pd = NULL;
+	if (!only_receives || !(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD))
+		given.xrcd = NULL;
+	if (only_receives)
+		drop_sending(&given);
+	if (only_receives || attr->qp_type == IBV_QPT_XRC_SEND) {
+		given.recv_cq = NULL;
+		given.srq = NULL;
+		drop_receives(&given);
 	}
-	return cap;
+	if (given.srq)
+		drop_receives(&given);
+	if (given.cap.max_inline_data < least_inline(&given.cap))
+		given.cap.max_inline_data = least_inline(&given.cap);
+	return given;
 }
 
 /* Flags may be given, but none is there. */
@@ -59,13 +109,14 @@ static bool has_create_flags(const struct ibv_qp_init_attr_ex *attr)
 
 static int check_init_attr(const struct ur_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
-	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
-			       IBV_QP_INIT_ATTR_CREATE_FLAGS;
-	struct ibv_qp_cap cap = granted_cap(attr);
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
 
-	if (attr->comp_mask & ~known || has_create_flags(attr) || !is_supported(attr->qp_type))
+	if (attr->comp_mask & ~known || has_create_flags(attr) || !service_of(attr->qp_type))
 		return EOPNOTSUPP;
-	return are_objects_valid(&context->verbs.context, attr) && is_cap_valid(&cap) ? 0 : EINVAL;
+	return are_objects_valid(&context->verbs.context, attr) && is_cap_valid(&attr->cap)
+		       ? 0
+		       : EINVAL;
 }
 
 /* As nothing has been modified yet. */
@@ -96,12 +147,18 @@ static void set_up(struct ur_qp *qp, struct ur_context *context,
 
 	qp->context = context;
 	qp->device = context->device;
-	qp->pd = ur_pd_protection((struct ur_pd *)attr->pd);
-	qp->owner = ur_pd_owner((struct ur_pd *)attr->pd);
+	if (attr->pd) {
+		qp->pd = ur_pd_protection((struct ur_pd *)attr->pd);
+		qp->owner = ur_pd_owner((struct ur_pd *)attr->pd);
+	}
 	qp->send_cq = (struct ur_cq *)attr->send_cq;
 	qp->recv_cq = (struct ur_cq *)attr->recv_cq;
 	qp->srq = (struct ur_srq *)attr->srq;
-	qp->cap = granted_cap(attr);
+	qp->xrcd = (struct ur_xrcd *)attr->xrcd;
+	qp->target = (struct ur_target){ .pd = qp->pd, .srq = qp->srq, .cq = qp->recv_cq };
+	qp->service = service_of(attr->qp_type);
+	qp->first_opcode = ur_qp_is_extended(qp) ? UR_XRC_SEND_FIRST : UR_RC_SEND_FIRST;
+	qp->cap = attr->cap;
 	qp->signal_all = attr->sq_sig_all;
 	qp->mtu = 128U << qp->device->mtu;
 	qp->deadline = UR_NEVER;
@@ -116,14 +173,20 @@ static void set_up(struct ur_qp *qp, struct ur_context *context,
 	set_up_event(qp, &qp->drained_event, IBV_EVENT_SQ_DRAINED);
 }
 
-static void hold_objects(struct ur_qp *qp)
+/* change: 1, or -1 when it goes. */
+static void count_at_objects(struct ur_qp *qp, int change)
 {
-	atomic_fetch_add(&qp->context->objects, 1);
-	atomic_fetch_add(&qp->owner->objects, 1);
-	atomic_fetch_add(&qp->send_cq->objects, 1);
-	atomic_fetch_add(&qp->recv_cq->objects, 1);
+	atomic_fetch_add(&qp->context->objects, change);
+	if (qp->owner)
+		atomic_fetch_add(&qp->owner->objects, change);
+	if (qp->send_cq)
+		atomic_fetch_add(&qp->send_cq->objects, change);
+	if (qp->recv_cq)
+		atomic_fetch_add(&qp->recv_cq->objects, change);
 	if (qp->srq)
-		atomic_fetch_add(&qp->srq->objects, 1);
+		atomic_fetch_add(&qp->srq->objects, change);
+	if (qp->xrcd)
+		atomic_fetch_add(&qp->xrcd->objects, change);
 }
 
 static int choose_number(struct ur_qp *qp)
@@ -155,8 +218,9 @@ static void free_qp(struct ur_qp *qp)
 
 struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_ex *attr)
 {
+	const struct ibv_qp_init_attr_ex given = granted(attr);
 	struct ur_qp *qp;
-	int error = check_init_attr(context, attr);
+	int error = check_init_attr(context, &given);
 
 	if (error)
 		goto err_nothing;
@@ -164,18 +228,18 @@ struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_e
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		goto err_nothing;
-	set_up(qp, context, attr);
+	set_up(qp, context, &given);
 	error = ur_send_queue_init(&qp->sq, qp->owner, &qp->cap);
 	if (!error)
 		error = ur_recv_queue_init(&qp->rq, qp->owner, UR_BLOCK_RECV_QUEUE,
 					   qp->cap.max_recv_wr, qp->cap.max_recv_sge);
-	if (!error && attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-		error = ur_qp_set_wr_ops(qp, attr->send_ops_flags);
+	if (!error && given.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		error = ur_qp_set_wr_ops(qp, given.send_ops_flags);
 	if (!error)
 		error = choose_number(qp);
 	if (error)
 		goto err_qp;
-	hold_objects(qp);
+	count_at_objects(qp, 1);
 	attr->cap = qp->cap;
 	return qp;
 
@@ -209,8 +273,11 @@ static void reset(struct ur_qp *qp)
 {
 	disconnect(qp);
 	clear_queues(qp);
-	ur_cq_forget(qp->send_cq, qp->verbs.qp_num);
-	ur_cq_forget(qp->recv_cq, qp->verbs.qp_num);
+	/* Receives of an XRC domain's shared queues were never its own: those have completed. */
+	if (qp->send_cq)
+		ur_cq_forget(qp->send_cq, qp->verbs.qp_num);
+	if (qp->recv_cq)
+		ur_cq_forget(qp->recv_cq, qp->verbs.qp_num);
 	set_initial_attr(qp);
 }
 
@@ -366,7 +433,7 @@ int ur_qp_query(struct ur_qp *qp, struct ibv_qp_attr *attr, int mask,
 
 bool ur_qp_takes_sends(const struct ur_qp *qp)
 {
-	return qp->attr.qp_state >= IBV_QPS_RTS;
+	return qp->send_cq && qp->attr.qp_state >= IBV_QPS_RTS;
 }
 
 void ur_qp_transmit(struct ur_qp *qp, uint64_t now)
@@ -402,8 +469,16 @@ void ur_qp_add_sends(struct ur_qp *qp, uint32_t count)
 	ur_engine_flush(qp->device);
 }
 
+/* What is sent names a shared receive queue of the peer. */
+static bool has_target(const struct ur_send_wqe *wqe)
+{
+	return ur_send_wqe_is_local(wqe) || wqe->srqn <= UR_24_BITS;
+}
+
 int ur_qp_check_send(const struct ur_qp *qp, const struct ur_send_wqe *wqe)
 {
+	if (ur_qp_is_extended(qp) && !has_target(wqe))
+		return EINVAL;
 	if (ur_qp_is_reliable(qp))
 		return ur_send_wqe_check(wqe);
 	return ur_qp_is_datagram(qp) ? ur_datagram_check(qp, wqe) : ur_unreliable_check(wqe);
@@ -414,8 +489,9 @@ static int fill(struct ur_qp *qp, uint32_t ahead, const struct ibv_send_wr *wr)
 	struct ur_send_wqe *wqe = ur_send_queue_at(&qp->sq, qp->sq.tail + ahead);
 	int error = ur_send_queue_fill(&qp->sq, ahead, wr, qp->signal_all);
 
-	if (error || ur_qp_is_reliable(qp))
+	if (error || qp->verbs.qp_type == IBV_QPT_RC)
 		return error;
+	wqe->srqn = wr->qp_type.xrc.remote_srqn;
 	if (ur_qp_is_datagram(qp))
 		error = ur_datagram_set_address(qp, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn,
 						wr->wr.ud.remote_qkey);
@@ -458,7 +534,8 @@ int ur_qp_post_send(struct ibv_qp *verbs, struct ibv_send_wr *wr, struct ibv_sen
 
 static int post_recvs(struct ur_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	int error = qp->srq || qp->attr.qp_state == IBV_QPS_RESET ? EINVAL : 0;
+	bool takes_receives = qp->recv_cq && !qp->srq && qp->attr.qp_state != IBV_QPS_RESET;
+	int error = takes_receives ? 0 : EINVAL;
 
 	while (wr && !error) {
 		error = ur_recv_queue_post(&qp->rq, wr);
@@ -495,16 +572,6 @@ static void withdraw_events(struct ur_qp *qp)
 	ur_async_withdraw(qp->context, &qp->drained_event);
 }
 
-static void release_objects(struct ur_qp *qp)
-{
-	if (qp->srq)
-		atomic_fetch_sub(&qp->srq->objects, 1);
-	atomic_fetch_sub(&qp->recv_cq->objects, 1);
-	atomic_fetch_sub(&qp->send_cq->objects, 1);
-	atomic_fetch_sub(&qp->owner->objects, 1);
-	atomic_fetch_sub(&qp->context->objects, 1);
-}
-
 /* Nothing comes to it any more; false: it is attached to a group. */
 static bool leave_device(struct ur_qp *qp)
 {
@@ -528,7 +595,7 @@ int ur_qp_destroy(struct ur_qp *qp)
 		return EBUSY;
 	withdraw_events(qp);
 	free_queues(qp);
-	release_objects(qp);
+	count_at_objects(qp, -1);
 	free_qp(qp);
 	return 0;
 }

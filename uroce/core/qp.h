@@ -12,6 +12,17 @@
 #include "send_queue.h"
 #include "srq.h"
 
+/*
+ * What the peer's requests have to do with. Of a queue pair of an XRC domain that is up to the shared
+ * receive queue that the newest of them names; all are NULL before the first, and once that is gone.
+ */
+struct ur_target {
+	const struct ur_pd *pd; /* whose memory they reach */
+	struct ur_srq *srq;     /* whose receives they take; NULL: the queue pair's own */
+	struct ur_cq *cq;       /* where those complete */
+};
+
+/* What its type has nothing to do with is NULL. */
 struct ur_qp {
 	union {
 		struct ibv_qp verbs;
@@ -23,7 +34,11 @@ struct ur_qp {
 	struct ur_pd *owner; /* that it was made with: memory of its queues may be from it */
 	struct ur_cq *send_cq;
 	struct ur_cq *recv_cq;
-	struct ur_srq *srq; /* NULL: rq holds its receives */
+	struct ur_srq *srq;   /* NULL: rq holds its receives */
+	struct ur_xrcd *xrcd; /* of XRC_RECV */
+	struct ur_target target;
+	uint32_t service;     /* flags that all packets for it have */
+	uint8_t first_opcode; /* of its service */
 	struct ibv_qp_cap cap;
 	bool signal_all;
 	/* As it is now; attr.qp_state is the state, and verbs.state a copy for programs. */
@@ -75,18 +90,31 @@ static inline bool ur_qp_is_datagram(const struct ur_qp *qp)
 
 static inline bool ur_qp_is_reliable(const struct ur_qp *qp)
 {
-	return qp->verbs.qp_type == IBV_QPT_RC;
+	return qp->service & (UR_IS_RC | UR_IS_XRC);
 }
 
-/* Which packets it takes: the flag of their opcodes. */
-static inline uint32_t ur_qp_service(const struct ur_qp *qp)
+static inline bool ur_qp_is_extended(const struct ur_qp *qp)
 {
-	if (ur_qp_is_reliable(qp))
-		return UR_IS_RC;
-	return ur_qp_is_datagram(qp) ? UR_IS_UD : UR_IS_UC;
+	return qp->service & UR_IS_XRC;
 }
 
-/* NULL and errno. */
+/* Whether packets are for such a queue pair that have these flags. */
+static inline bool ur_qp_takes(const struct ur_qp *qp, uint32_t flags)
+{
+	return (flags & qp->service) == qp->service;
+}
+
+/* Its receives are not its own, but taken from one or many that share them. */
+static inline bool ur_qp_shares_receives(const struct ur_qp *qp)
+{
+	return qp->srq || qp->xrcd;
+}
+
+/*
+ * NULL and errno. Of the attributes, those are looked at that the type has a use for: XRC_SEND has no
+ * receives, XRC_RECV nothing but its domain. attr->cap becomes what is given: what was asked for, and room
+ * for inline data that is at least as large as the pieces.
+ */
 struct ur_qp *ur_qp_create(struct ur_context *context, struct ibv_qp_init_attr_ex *attr);
 /*
  * Returns 0, or EBUSY: it is attached to a multicast group. Waits until its events are acknowledged.

@@ -16,10 +16,11 @@
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |     \
 	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
 
-enum service { RC, UC, UD, GSI, SERVICES };
+enum service { RC, XRC_SEND, XRC_RECV, UC, UD, GSI, SERVICES };
 
 #define OF(service) (1U << (service))
-#define ALL         (OF(RC) | OF(UC) | OF(UD) | OF(GSI))
+#define RELIABLE    (OF(RC) | OF(XRC_SEND) | OF(XRC_RECV))
+#define ALL         (RELIABLE | OF(UC) | OF(UD) | OF(GSI))
 
 struct transition {
 	unsigned services; /* for which it exists */
@@ -35,6 +36,8 @@ static const struct transition transitions[STATES][STATES] = {
 			.services = ALL,
 			.required = {
 				[RC] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+				[XRC_SEND] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+				[XRC_RECV] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
 				[UC] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
 				[UD] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
 				[GSI] = IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
@@ -48,6 +51,8 @@ static const struct transition transitions[STATES][STATES] = {
 			.services = ALL,
 			.optional = {
 				[RC] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+				[XRC_SEND] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+				[XRC_RECV] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
 				[UC] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
 				[UD] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
 				[GSI] = IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
@@ -59,11 +64,20 @@ static const struct transition transitions[STATES][STATES] = {
 				[RC] = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 				       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 				       IBV_QP_MIN_RNR_TIMER,
+				[XRC_SEND] = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					     IBV_QP_RQ_PSN,
+				[XRC_RECV] = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+					     IBV_QP_MIN_RNR_TIMER,
 				[UC] = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 				       IBV_QP_RQ_PSN,
 			},
 			.optional = {
 				[RC] = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX,
+				[XRC_SEND] = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
+					     IBV_QP_PKEY_INDEX,
+				[XRC_RECV] = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
+					     IBV_QP_PKEY_INDEX,
 				[UC] = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX,
 				[UD] = IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
 				[GSI] = IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
@@ -78,6 +92,9 @@ static const struct transition transitions[STATES][STATES] = {
 			.required = {
 				[RC] = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 				       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+				[XRC_SEND] = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+				[XRC_RECV] = IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
 				[UC] = IBV_QP_SQ_PSN,
 				[UD] = IBV_QP_SQ_PSN,
 				[GSI] = IBV_QP_SQ_PSN,
@@ -85,6 +102,11 @@ static const struct transition transitions[STATES][STATES] = {
 			.optional = {
 				[RC] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
 				       IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE,
+				[XRC_SEND] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH |
+					     IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE,
+				[XRC_RECV] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH |
+					     IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
+					     IBV_QP_PATH_MIG_STATE,
 				[UC] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
 				       IBV_QP_PATH_MIG_STATE,
 				[UD] = IBV_QP_CUR_STATE | IBV_QP_QKEY,
@@ -100,6 +122,11 @@ static const struct transition transitions[STATES][STATES] = {
 			.optional = {
 				[RC] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
 				       IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE,
+				[XRC_SEND] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH |
+					     IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE,
+				[XRC_RECV] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH |
+					     IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
+					     IBV_QP_PATH_MIG_STATE,
 				[UC] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
 				       IBV_QP_PATH_MIG_STATE,
 				[UD] = IBV_QP_CUR_STATE | IBV_QP_QKEY,
@@ -110,6 +137,8 @@ static const struct transition transitions[STATES][STATES] = {
 			.services = ALL,
 			.optional = {
 				[RC] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
+				[XRC_SEND] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
+				[XRC_RECV] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
 				[UC] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
 				[UD] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
 				[GSI] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
@@ -124,6 +153,11 @@ static const struct transition transitions[STATES][STATES] = {
 			.optional = {
 				[RC] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
 				       IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE,
+				[XRC_SEND] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH |
+					     IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE,
+				[XRC_RECV] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH |
+					     IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
+					     IBV_QP_PATH_MIG_STATE,
 				[UC] = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
 				       IBV_QP_PATH_MIG_STATE,
 				[UD] = IBV_QP_CUR_STATE | IBV_QP_QKEY,
@@ -138,6 +172,15 @@ static const struct transition transitions[STATES][STATES] = {
 				       IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
 				       IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
 				       IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE,
+				[XRC_SEND] = IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT |
+					     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					     IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_ALT_PATH |
+					     IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
+					     IBV_QP_PATH_MIG_STATE,
+				[XRC_RECV] = IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT |
+					     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH |
+					     IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
+					     IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE,
 				[UC] = IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
 				       IBV_QP_PKEY_INDEX | IBV_QP_PATH_MIG_STATE,
 				[UD] = IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
@@ -147,10 +190,10 @@ static const struct transition transitions[STATES][STATES] = {
 	},
 	/* An error ends the sending of a reliable connection and its receiving at once: no SQE. */
 	[IBV_QPS_SQE] = {
-		[IBV_QPS_RESET] = { .services = ALL & ~OF(RC) },
-		[IBV_QPS_ERR] = { .services = ALL & ~OF(RC) },
+		[IBV_QPS_RESET] = { .services = ALL & ~RELIABLE },
+		[IBV_QPS_ERR] = { .services = ALL & ~RELIABLE },
 		[IBV_QPS_RTS] = {
-			.services = ALL & ~OF(RC),
+			.services = ALL & ~RELIABLE,
 			.optional = {
 				[UC] = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS,
 				[UD] = IBV_QP_CUR_STATE | IBV_QP_QKEY,
@@ -169,6 +212,10 @@ static enum service service_of(enum ibv_qp_type type)
 	switch ((int)type) {
 	case IBV_QPT_RC:
 		return RC;
+	case IBV_QPT_XRC_SEND:
+		return XRC_SEND;
+	case IBV_QPT_XRC_RECV:
+		return XRC_RECV;
 	case IBV_QPT_UC:
 		return UC;
 	case IBV_QPT_UD:

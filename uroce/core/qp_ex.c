@@ -87,6 +87,7 @@ static void stage(struct ibv_qp_ex *verbs, struct ibv_send_wr *wr)
 	note_error(qp, ur_send_queue_describe(&qp->sq, qp->staged, wr, qp->signal_all));
 	/* It comes later. */
 	ur_send_queue_at(&qp->sq, qp->sq.tail + qp->staged)->remote_qpn = 0;
+	ur_send_queue_at(&qp->sq, qp->sq.tail + qp->staged)->srqn = UR_NO_SRQ;
 	qp->staged++;
 }
 
@@ -228,8 +229,18 @@ static void set_ud_addr(struct ibv_qp_ex *verbs, struct ibv_ah *ah, uint32_t rem
 		note_error(qp, ur_datagram_set_address(qp, wqe, ah, remote_qpn, remote_qkey));
 }
 
+static void set_xrc_srqn(struct ibv_qp_ex *verbs, uint32_t srqn)
+{
+	struct ur_send_wqe *wqe = newest(qp_of(verbs));
+
+	if (wqe)
+		wqe->srqn = srqn;
+}
+
 static uint64_t supported_ops(const struct ur_qp *qp)
 {
+	if (!qp->send_cq)
+		return 0;
 	if (ur_qp_is_reliable(qp))
 		return SUPPORTED_OPS;
 	return ur_qp_is_datagram(qp) ? DATAGRAM_OPS : UNRELIABLE_OPS;
@@ -257,6 +268,7 @@ int ur_qp_set_wr_ops(struct ur_qp *qp, uint64_t ops)
 	verbs->wr_set_sge = set_sge;
 	verbs->wr_set_sge_list = set_sge_list;
 	verbs->wr_set_ud_addr = set_ud_addr;
+	verbs->wr_set_xrc_srqn = set_xrc_srqn;
 	verbs->wr_start = start;
 	verbs->wr_complete = complete;
 	verbs->wr_abort = cancel;

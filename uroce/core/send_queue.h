@@ -47,7 +47,11 @@ struct ur_send_wqe {
 	struct ur_path path;
 	uint32_t remote_qpn; /* 0: it has no address yet */
 	uint32_t remote_qkey;
+
+	uint32_t srqn; /* of an extended connection: what it is for; UR_NO_SRQ: that is to come */
 };
+
+#define UR_NO_SRQ UINT32_MAX
 
 struct ur_send_queue {
 	uint32_t capacity; /* a power of two */
@@ -103,5 +107,11 @@ int ur_send_queue_add_inline(const struct ur_send_queue *queue, struct ur_send_w
 /* What an atomic write writes: 8 bytes, for which each entry has room. */
 void ur_send_wqe_set_value(struct ur_send_wqe *wqe, const void *value);
 int ur_send_wqe_check(const struct ur_send_wqe *wqe);
+
+/* What is done here, and sends nothing. */
+static inline bool ur_send_wqe_is_local(const struct ur_send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_LOCAL_INV || wqe->opcode == IBV_WR_BIND_MW;
+}
 
 #endif

@@ -5,7 +5,13 @@
 
 static atomic_uint next_number = 1;
 
-static void set_up(struct ur_srq *srq, struct ur_pd *pd, void *srq_context)
+uint32_t ur_srq_next_number(void)
+{
+	return atomic_fetch_add(&next_number, 1) & UR_24_BITS;
+}
+
+static void set_up(struct ur_srq *srq, struct ur_pd *pd, struct ur_xrcd *xrcd, struct ur_cq *cq,
+		   void *srq_context)
 {
 	srq->verbs.context = pd->verbs.context;
 	srq->verbs.srq_context = srq_context;
@@ -15,14 +21,43 @@ static void set_up(struct ur_srq *srq, struct ur_pd *pd, void *srq_context)
 
 	srq->pd = ur_pd_protection(pd);
 	srq->owner = ur_pd_owner(pd);
+	srq->xrcd = xrcd;
+	srq->cq = cq;
 	srq->context = pd->context;
-	srq->number = atomic_fetch_add(&next_number, 1);
-	srq->verbs.handle = srq->number;
+	srq->number = ur_srq_next_number();
 	srq->limit_event.event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
 	srq->limit_event.event.element.srq = &srq->verbs;
 }
 
-struct ur_srq *ur_srq_create(struct ur_pd *pd, void *srq_context, const struct ibv_srq_attr *attr)
+static void join_domain(struct ur_srq *srq)
+{
+	struct ur_device *device = srq->context->device;
+
+	pthread_mutex_lock(&device->lock);
+	ur_xrcd_add(srq->xrcd, srq);
+	pthread_mutex_unlock(&device->lock);
+	atomic_fetch_add(&srq->xrcd->objects, 1);
+	atomic_fetch_add(&srq->cq->objects, 1);
+}
+
+/* Returns 0 or EBUSY. */
+static int leave_domain(struct ur_srq *srq)
+{
+	struct ur_device *device = srq->context->device;
+	int error;
+
+	pthread_mutex_lock(&device->lock);
+	error = ur_xrcd_remove(srq->xrcd, srq);
+	pthread_mutex_unlock(&device->lock);
+	if (error)
+		return error;
+	atomic_fetch_sub(&srq->xrcd->objects, 1);
+	atomic_fetch_sub(&srq->cq->objects, 1);
+	return 0;
+}
+
+static struct ur_srq *create(struct ur_pd *pd, struct ur_xrcd *xrcd, struct ur_cq *cq,
+			     void *srq_context, const struct ibv_srq_attr *attr)
 {
 	struct ur_srq *srq;
 	int error = EINVAL;
@@ -36,7 +71,10 @@ struct ur_srq *ur_srq_create(struct ur_pd *pd, void *srq_context, const struct i
 	if (ur_recv_queue_init(&srq->queue, ur_pd_owner(pd), UR_BLOCK_SRQ, attr->max_wr,
 			       attr->max_sge) != 0)
 		goto err_srq;
-	set_up(srq, pd, srq_context);
+	set_up(srq, pd, xrcd, cq, srq_context);
+	if (xrcd)
+		join_domain(srq);
+	srq->verbs.handle = srq->number;
 	atomic_fetch_add(&srq->owner->objects, 1);
 	atomic_fetch_add(&pd->context->objects, 1);
 	return srq;
@@ -46,6 +84,17 @@ err_srq:
 err_nothing:
 	errno = error;
 	return NULL;
+}
+
+struct ur_srq *ur_srq_create(struct ur_pd *pd, void *srq_context, const struct ibv_srq_attr *attr)
+{
+	return create(pd, NULL, NULL, srq_context, attr);
+}
+
+struct ur_srq *ur_srq_create_xrc(struct ur_pd *pd, struct ur_xrcd *xrcd, struct ur_cq *cq,
+				 void *srq_context, const struct ibv_srq_attr *attr)
+{
+	return create(pd, xrcd, cq, srq_context, attr);
 }
 
 static void check_limit(struct ur_srq *srq)
@@ -111,7 +160,7 @@ int ur_srq_query(struct ur_srq *srq, struct ibv_srq_attr *attr)
 
 int ur_srq_destroy(struct ur_srq *srq)
 {
-	if (atomic_load(&srq->objects) > 0)
+	if (atomic_load(&srq->objects) > 0 || (srq->xrcd && leave_domain(srq) != 0))
 		return EBUSY;
 	ur_async_withdraw(srq->context, &srq->limit_event);
 	atomic_fetch_sub(&srq->context->objects, 1);

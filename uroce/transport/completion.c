@@ -55,7 +55,7 @@ void ur_complete_send(struct ur_qp *qp, enum ibv_wc_status status)
 
 bool ur_take_recv(struct ur_qp *qp, struct ur_recv_wqe *wqe)
 {
-	return qp->srq ? ur_srq_take(qp->srq, wqe) : ur_recv_queue_take(&qp->rq, wqe);
+	return qp->target.srq ? ur_srq_take(qp->target.srq, wqe) : ur_recv_queue_take(&qp->rq, wqe);
 }
 
 void ur_complete_recv(struct ur_qp *qp, const struct ur_recv_wqe *wqe, struct ibv_wc *wc,
@@ -65,7 +65,7 @@ void ur_complete_recv(struct ur_qp *qp, const struct ur_recv_wqe *wqe, struct ib
 	wc->qp_num = qp->verbs.qp_num;
 	if (wc->src_qp == 0)
 		wc->src_qp = qp->attr.dest_qp_num;
-	push(qp, qp->recv_cq, wc, solicited);
+	push(qp, qp->target.cq, wc, solicited);
 }
 
 static void flush_recv(struct ur_qp *qp, const struct ur_recv_wqe *wqe)
@@ -84,7 +84,7 @@ void ur_qp_flush(struct ur_qp *qp)
 	qp->sq.next = qp->sq.tail;
 	qp->requester.current = qp->sq.tail;
 	qp->requester.offset = 0;
-	if (qp->srq || qp->attr.qp_state == IBV_QPS_SQE)
+	if (ur_qp_shares_receives(qp) || qp->attr.qp_state == IBV_QPS_SQE)
 		return;
 	while (ur_recv_queue_take(&qp->rq, &wqe))
 		flush_recv(qp, &wqe);
@@ -108,6 +108,6 @@ void ur_qp_to_error(struct ur_qp *qp)
 	qp->responder.has_receive = false;
 	qp->responder.message = UR_NO_MESSAGE;
 	ur_qp_flush(qp);
-	if (qp->srq)
+	if (ur_qp_shares_receives(qp))
 		ur_async_raise(qp->context, &qp->last_wqe_event);
 }

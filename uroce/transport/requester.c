@@ -52,23 +52,17 @@ static bool is_read_like(const struct ur_send_wqe *wqe)
 	       is_atomic(wqe);
 }
 
-/* What is done here, and sends nothing. */
-static bool is_local(const struct ur_send_wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_LOCAL_INV || wqe->opcode == IBV_WR_BIND_MW;
-}
-
 /* Whether the message uses up a receive of the peer. */
 static bool takes_receive(const struct ur_send_wqe *wqe)
 {
-	return !is_read_like(wqe) && wqe->opcode != IBV_WR_RDMA_WRITE && !is_local(wqe);
+	return !is_read_like(wqe) && wqe->opcode != IBV_WR_RDMA_WRITE && !ur_send_wqe_is_local(wqe);
 }
 
 /* ---- Packets of an entry ---- */
 
 static uint32_t packets_of(const struct ur_qp *qp, const struct ur_send_wqe *wqe)
 {
-	if (is_local(wqe))
+	if (ur_send_wqe_is_local(wqe))
 		return 0;
 	return is_atomic(wqe) ? 1 : ur_segment_count(wqe->length, qp->mtu);
 }
@@ -323,11 +317,12 @@ static void fill_request(const struct ur_qp *qp, const struct ur_send_wqe *wqe, 
 	uint64_t start = bytes_before(qp, wqe, index);
 
 	memset(packet, 0, sizeof(*packet));
-	packet->opcode = request_opcode(wqe, index == 0, last);
+	packet->opcode = qp->first_opcode | request_opcode(wqe, index == 0, last);
 	packet->solicited = last && wqe->solicited;
 	packet->migrated = true;
 	packet->pkey = UR_DEFAULT_PKEY;
 	packet->dest_qpn = qp->attr.dest_qp_num;
+	packet->srqn = wqe->srqn;
 	packet->ack_request = last;
 	packet->rkey = wqe->rkey;
 	packet->va = wqe->remote_addr;
@@ -458,7 +453,7 @@ static void begin(struct ur_qp *qp, struct ur_send_wqe *wqe)
 	struct ur_requester *r = &qp->requester;
 
 	wqe->first_psn = r->next_psn;
-	wqe->status = is_local(wqe) ? execute_locally(qp, wqe) : check_entry(qp, wqe);
+	wqe->status = ur_send_wqe_is_local(wqe) ? execute_locally(qp, wqe) : check_entry(qp, wqe);
 	/* One that fails is not sent: it takes a number only so that it does not count as done. */
 	wqe->packets = wqe->status == IBV_WC_SUCCESS ? packets_of(qp, wqe) : 1;
 	/* The peer counts each request for a part of a read as a message. */
@@ -754,7 +749,7 @@ static enum ibv_wc_status take_response(struct ur_qp *qp, const struct ur_send_w
 	uint64_t start = bytes_before(qp, wqe, index);
 	uint64_t length = response_length(qp, wqe, index);
 
-	if ((packet->opcode == UR_RC_ATOMIC_ACKNOWLEDGE) != is_atomic(wqe))
+	if ((ur_operation(packet->opcode) == UR_RC_ATOMIC_ACKNOWLEDGE) != is_atomic(wqe))
 		return IBV_WC_BAD_RESP_ERR;
 	if (is_atomic(wqe))
 		return ur_scatter(qp->device, qp->pd, wqe->sges, wqe->sge_count, 0,
@@ -817,7 +812,7 @@ void ur_requester_receive(struct ur_qp *qp, const struct ur_packet *packet, uint
 		qp->device->counters.rx_unexpected++;
 		return;
 	}
-	if (packet->opcode != UR_RC_ACKNOWLEDGE)
+	if (ur_operation(packet->opcode) != UR_RC_ACKNOWLEDGE)
 		receive_response(qp, packet, now);
 	else if (kind == UR_SYNDROME_ACK)
 		receive_ack(qp, packet, now);

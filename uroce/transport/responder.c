@@ -28,7 +28,8 @@ static void schedule_ack(struct ur_qp *qp)
 /* Receives in a shared queue belong to no connection, so nothing is promised. */
 static uint8_t ack_syndrome(const struct ur_qp *qp)
 {
-	uint32_t code = qp->srq ? UR_CREDITS_UNLIMITED : ur_credits_encode(qp->rq.count);
+	uint32_t code =
+		ur_qp_shares_receives(qp) ? UR_CREDITS_UNLIMITED : ur_credits_encode(qp->rq.count);
 
 	return (uint8_t)(UR_SYNDROME_ACK | code);
 }
@@ -45,10 +46,10 @@ static void carry(struct ur_qp *qp, const struct ur_packet *packet, const struct
 	qp->carrier->send(qp->carrier, &qp->path, &tx);
 }
 
-static struct ur_packet new_response(const struct ur_qp *qp, uint8_t opcode, uint32_t psn)
+static struct ur_packet new_response(const struct ur_qp *qp, uint8_t operation, uint32_t psn)
 {
 	return (struct ur_packet){
-		.opcode = opcode,
+		.opcode = qp->first_opcode | operation,
 		.migrated = true,
 		.pkey = UR_DEFAULT_PKEY,
 		.dest_qpn = qp->attr.dest_qp_num,
@@ -131,8 +132,8 @@ static bool send_read_response(struct ur_qp *qp, struct ur_response_job *job)
 	struct iovec payload = { NULL, length };
 
 	if (length > 0) {
-		payload.iov_base =
-			ur_resolve_remote(qp, job->rkey, job->va, length, IBV_ACCESS_REMOTE_READ);
+		payload.iov_base = ur_resolve_remote(qp, job->pd, job->rkey, job->va, length,
+						     IBV_ACCESS_REMOTE_READ);
 		if (!payload.iov_base)
 			return false;
 	}
@@ -262,8 +263,8 @@ static bool permits(const struct ur_qp *qp, int access)
 static bool may_access(const struct ur_qp *qp, const struct ur_packet *packet, uint32_t length,
 		       int access)
 {
-	return length == 0 ||
-	       ur_resolve_remote(qp, packet->rkey, packet->va, length, (unsigned)access);
+	return length == 0 || ur_resolve_remote(qp, qp->target.pd, packet->rkey, packet->va, length,
+						(unsigned)access);
 }
 
 /* One that was taken for a message that did not come to its end is there for the next. */
@@ -295,6 +296,7 @@ static void complete_message(struct ur_qp *qp, const struct ur_packet *packet, u
 static enum ur_outcome execute_send(struct ur_qp *qp, const struct ur_packet *packet,
 				    uint32_t flags)
 {
+	const struct ur_target *target = &qp->target;
 	struct ur_responder *r = &qp->responder;
 	enum ibv_wc_status status;
 
@@ -304,7 +306,7 @@ static enum ur_outcome execute_send(struct ur_qp *qp, const struct ur_packet *pa
 		r->message = UR_SEND_MESSAGE;
 		r->received = 0;
 	}
-	status = ur_scatter(qp->device, qp->srq ? qp->srq->pd : qp->pd, r->wqe.sges,
+	status = ur_scatter(qp->device, target->srq ? target->srq->pd : target->pd, r->wqe.sges,
 			    r->wqe.sge_count, r->received, packet->payload, packet->payload_length);
 	if (status != IBV_WC_SUCCESS)
 		return status == IBV_WC_LOC_LEN_ERR ? UR_RECEIVE_TOO_SHORT : UR_RECEIVE_PROTECTED;
@@ -339,8 +341,8 @@ static enum ur_outcome begin_write(struct ur_qp *qp, const struct ur_packet *pac
  */
 static void *find_target(const struct ur_qp *qp, const struct ur_packet *packet)
 {
-	return ur_resolve_remote(qp, qp->responder.rkey, qp->responder.va, packet->payload_length,
-				 IBV_ACCESS_REMOTE_WRITE);
+	return ur_resolve_remote(qp, qp->target.pd, qp->responder.rkey, qp->responder.va,
+				 packet->payload_length, IBV_ACCESS_REMOTE_WRITE);
 }
 
 static void write_payload(struct ur_responder *r, const struct ur_packet *packet, void *target)
@@ -411,12 +413,14 @@ static void keep_resource(struct ur_responder *r, const struct ur_resource *reso
 		r->resource_count++;
 }
 
-static struct ur_response_job read_job(const struct ur_qp *qp, const struct ur_packet *packet)
+static struct ur_response_job read_job(const struct ur_qp *qp, const struct ur_packet *packet,
+				       const struct ur_pd *pd)
 {
 	return (struct ur_response_job){
 		.psn = packet->psn,
 		.packets = packets_for(qp, packet->dma_length),
 		.first = true,
+		.pd = pd,
 		.va = packet->va,
 		.rkey = packet->rkey,
 		.length = packet->dma_length,
@@ -446,11 +450,12 @@ static enum ur_outcome execute_read(struct ur_qp *qp, const struct ur_packet *pa
 	keep_resource(r, &(struct ur_resource){
 				 .psn = packet->psn,
 				 .packets = packets_for(qp, packet->dma_length),
+				 .pd = qp->target.pd,
 				 .va = packet->va,
 				 .rkey = packet->rkey,
 				 .length = packet->dma_length,
 			 });
-	add_job(qp, read_job(qp, packet));
+	add_job(qp, read_job(qp, packet, qp->target.pd));
 	return UR_EXECUTED;
 }
 
@@ -459,7 +464,7 @@ static uint64_t execute_on(uint64_t *target, const struct ur_packet *packet)
 {
 	uint64_t original = packet->compare;
 
-	if (packet->opcode == UR_RC_FETCH_ADD)
+	if (ur_operation(packet->opcode) == UR_RC_FETCH_ADD)
 		return __atomic_fetch_add(target, packet->swap_or_add, __ATOMIC_SEQ_CST);
 	__atomic_compare_exchange_n(target, &original, packet->swap_or_add, false, __ATOMIC_SEQ_CST,
 				    __ATOMIC_SEQ_CST);
@@ -472,7 +477,8 @@ static enum ur_outcome find_word(struct ur_qp *qp, const struct ur_packet *packe
 {
 	if (packet->va % sizeof(**word) != 0 || !permits(qp, access) || !make_room(&qp->responder))
 		return UR_INVALID_REQUEST;
-	*word = ur_resolve_remote(qp, packet->rkey, packet->va, sizeof(**word), (unsigned)access);
+	*word = ur_resolve_remote(qp, qp->target.pd, packet->rkey, packet->va, sizeof(**word),
+				  (unsigned)access);
 	if (!*word)
 		return UR_ACCESS_ERROR;
 	/* The region's addresses for peers may be aligned where its memory is not. */
@@ -545,9 +551,9 @@ enum ur_outcome ur_responder_execute(struct ur_qp *qp, const struct ur_packet *p
 		return execute_send(qp, packet, flags);
 	if (flags & UR_IS_WRITE)
 		return execute_write(qp, packet, flags);
-	if (packet->opcode == UR_RC_READ_REQUEST)
+	if (ur_operation(packet->opcode) == UR_RC_READ_REQUEST)
 		return execute_read(qp, packet);
-	if (packet->opcode == UR_RC_ATOMIC_WRITE)
+	if (ur_operation(packet->opcode) == UR_RC_ATOMIC_WRITE)
 		return execute_atomic_write(qp, packet);
 	return execute_atomic(qp, packet);
 }
@@ -555,7 +561,7 @@ enum ur_outcome ur_responder_execute(struct ur_qp *qp, const struct ur_packet *p
 static void move_on(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
 {
 	struct ur_responder *r = &qp->responder;
-	bool is_read = packet->opcode == UR_RC_READ_REQUEST;
+	bool is_read = ur_operation(packet->opcode) == UR_RC_READ_REQUEST;
 
 	r->epsn = ur_psn_add(r->epsn, is_read ? packets_for(qp, packet->dma_length) : 1);
 	r->nak_sent = false;
@@ -575,9 +581,17 @@ static void refuse_for_now(struct ur_qp *qp)
 	schedule_answer(qp, (uint8_t)(UR_SYNDROME_RNR_NAK | qp->attr.min_rnr_timer));
 }
 
+/* A request of an extended connection says itself what it has to do with. */
+static enum ur_outcome execute(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
+{
+	if (flags & UR_HAS_XRCETH && !ur_xrcd_aim(qp, packet->srqn))
+		return UR_INVALID_REQUEST;
+	return ur_responder_execute(qp, packet, flags);
+}
+
 static void receive_expected(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
 {
-	switch (ur_responder_execute(qp, packet, flags)) {
+	switch (execute(qp, packet, flags)) {
 	case UR_EXECUTED:
 		move_on(qp, packet, flags);
 		break;
@@ -657,9 +671,9 @@ static void repeat_read(struct ur_qp *qp, const struct ur_packet *packet)
 	if (job) {
 		/* What it has sent already is asked for again; the rest is on its way. */
 		if (ur_psn_diff(packet->psn, job->psn) < 0)
-			*job = read_job(qp, packet);
+			*job = read_job(qp, packet, resource->pd);
 	} else if (has_room(r)) {
-		add_job(qp, repeated(read_job(qp, packet)));
+		add_job(qp, repeated(read_job(qp, packet, resource->pd)));
 	}
 }
 
@@ -675,7 +689,7 @@ static void repeat_atomic(struct ur_qp *qp, const struct ur_packet *packet)
 static void receive_duplicate(struct ur_qp *qp, const struct ur_packet *packet, uint32_t flags)
 {
 	qp->device->counters.rx_duplicate++;
-	if (packet->opcode == UR_RC_READ_REQUEST)
+	if (ur_operation(packet->opcode) == UR_RC_READ_REQUEST)
 		repeat_read(qp, packet);
 	else if (!(flags & (UR_IS_SEND | UR_IS_WRITE)))
 		repeat_atomic(qp, packet);

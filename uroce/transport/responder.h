@@ -13,6 +13,7 @@
 #include "../core/recv_queue.h"
 #include "../link/carrier.h"
 
+struct ur_pd;
 struct ur_qp;
 
 /* A read or atomic that was executed, kept to answer it again. */
@@ -21,6 +22,7 @@ struct ur_resource {
 	uint8_t response;
 	uint32_t psn;
 	uint32_t packets;
+	const struct ur_pd *pd; /* whose memory it reads; may be gone, and is only compared */
 	uint64_t va;
 	uint32_t rkey;
 	uint32_t length;
@@ -35,6 +37,7 @@ struct ur_response_job {
 	uint32_t psn;     /* of the next response */
 	uint32_t packets; /* still to send */
 	bool first;
+	const struct ur_pd *pd; /* as above */
 	uint64_t va;
 	uint32_t rkey;
 	uint32_t length;

@@ -38,6 +38,8 @@ size_t ur_cm_private_room(uint16_t kind);
 
 /* Transport services of a REQ. */
 enum { UR_CM_RC, UR_CM_UC, UR_CM_RD, UR_CM_EXTENDED };
+/* Of an extended one, which. */
+enum { UR_CM_XRC = 1 };
 
 /* Reasons of a REJ (section 12.6.7.2), but those of reliable datagrams and of alternate paths. */
 enum ur_cm_reason {
@@ -84,7 +86,7 @@ struct ur_cm_req {
 	uint32_t psn; /* at which the receiver of this begins to send */
 	uint8_t responder_resources, initiator_depth;
 	uint8_t remote_timeout, local_timeout; /* of CM responses, exponents of 4.096 us */
-	uint8_t transport;
+	uint8_t transport, extended_transport;
 	bool flow_control;
 	uint8_t retry_count, rnr_retry_count, max_cm_retries;
 	uint16_t pkey;
@@ -95,7 +97,8 @@ struct ur_cm_req {
 
 struct ur_cm_rep {
 	uint32_t qkey, qpn;
-	uint32_t psn; /* as in a REQ */
+	uint32_t eecn; /* of an extended connection: the queue pair's number, in the place of qpn */
+	uint32_t psn;  /* as in a REQ */
 	uint8_t responder_resources, initiator_depth, target_ack_delay;
 	uint8_t failover; /* 2 bits */
 	bool flow_control;
@@ -103,6 +106,11 @@ struct ur_cm_rep {
 	bool srq;
 	uint64_t ca_guid;
 };
+
+static inline uint32_t ur_cm_rep_qpn(const struct ur_cm_rep *rep)
+{
+	return rep->qpn ? rep->qpn : rep->eecn;
+}
 
 struct ur_cm_rej {
 	uint8_t message;     /* that it answers: 0 REQ, 1 REP, 2 another one or none */

@@ -9,6 +9,7 @@
 #define IMM_SIZE        4
 #define IETH_SIZE       4
 #define DETH_SIZE       8
+#define XRCETH_SIZE     4
 
 #define VERSION 0
 
@@ -22,14 +23,18 @@
 #define BECN          0x40
 #define ACK_REQUEST   0x80
 
-#define OPERATION_MASK 0x1f
-#define SERVICE_SHIFT  5
+#define SERVICE_SHIFT 5
 
+/* Requests have an XRCETH, if the service has it. */
+#define REQUEST  (UR_IS_REQUEST | UR_HAS_XRCETH)
 #define ONLY     (UR_IS_FIRST | UR_IS_LAST)
-#define SEND     (UR_IS_REQUEST | UR_IS_SEND | UR_HAS_PAYLOAD)
-#define WRITE    (UR_IS_REQUEST | UR_IS_WRITE | UR_HAS_PAYLOAD)
+#define SEND     (REQUEST | UR_IS_SEND | UR_HAS_PAYLOAD)
+#define WRITE    (REQUEST | UR_IS_WRITE | UR_HAS_PAYLOAD)
 #define RESPONSE (UR_IS_RESPONSE | UR_HAS_PAYLOAD)
-#define ATOMIC   (UR_IS_REQUEST | UR_HAS_ATOMIC | ONLY)
+#define ATOMIC   (REQUEST | UR_HAS_ATOMIC | ONLY)
+
+/* What stands behind the BTH in services that say whom a message is for there, too. */
+#define ADDRESSING (UR_HAS_DETH | UR_HAS_XRCETH)
 
 /* The lower five bits of an opcode, which mean the same for every service that has them. */
 static const struct {
@@ -48,7 +53,7 @@ static const struct {
 	[UR_RC_WRITE_LAST_IMM] = { "WRITE_LAST_IMM", WRITE | UR_IS_LAST | UR_HAS_IMM },
 	[UR_RC_WRITE_ONLY] = { "WRITE_ONLY", WRITE | ONLY | UR_HAS_RETH },
 	[UR_RC_WRITE_ONLY_IMM] = { "WRITE_ONLY_IMM", WRITE | ONLY | UR_HAS_RETH | UR_HAS_IMM },
-	[UR_RC_READ_REQUEST] = { "READ_REQUEST", UR_IS_REQUEST | ONLY | UR_HAS_RETH },
+	[UR_RC_READ_REQUEST] = { "READ_REQUEST", REQUEST | ONLY | UR_HAS_RETH },
 	[UR_RC_READ_RESPONSE_FIRST] = { "READ_RESPONSE_FIRST",
 					RESPONSE | UR_IS_FIRST | UR_HAS_AETH },
 	[UR_RC_READ_RESPONSE_MIDDLE] = { "READ_RESPONSE_MIDDLE", RESPONSE },
@@ -61,42 +66,48 @@ static const struct {
 	[UR_RC_FETCH_ADD] = { "FETCH_ADD", ATOMIC },
 	[UR_RC_SEND_LAST_INV] = { "SEND_LAST_INV", SEND | UR_IS_LAST | UR_HAS_IETH },
 	[UR_RC_SEND_ONLY_INV] = { "SEND_ONLY_INV", SEND | ONLY | UR_HAS_IETH },
-	[UR_RC_ATOMIC_WRITE] = { "ATOMIC_WRITE",
-				 UR_IS_REQUEST | ONLY | UR_HAS_RETH | UR_HAS_PAYLOAD },
+	[UR_RC_ATOMIC_WRITE] = { "ATOMIC_WRITE", REQUEST | ONLY | UR_HAS_RETH | UR_HAS_PAYLOAD },
 };
 
-/* The upper three bits: what they add, and which operations the service has, a bit for each. */
+/*
+ * The upper three bits: what they add and take away, and which operations the service has, a bit for
+ * each.
+ */
 static const struct {
 	uint32_t flags;
+	uint32_t without;
 	uint32_t operations;
 } services[1 << (8 - SERVICE_SHIFT)] = {
-	[UR_RC_SEND_FIRST >> SERVICE_SHIFT] = { UR_IS_RC, 0x20dfffff },
-	[UR_UC_SEND_FIRST >> SERVICE_SHIFT] = { UR_IS_UC, 0x000fff },
-	[UR_UD_SEND_ONLY >> SERVICE_SHIFT] = { UR_IS_UD | UR_HAS_DETH, 0x000030 },
+	[UR_RC_SEND_FIRST >> SERVICE_SHIFT] = { UR_IS_RC, UR_HAS_XRCETH, 0x20dfffff },
+	[UR_UC_SEND_FIRST >> SERVICE_SHIFT] = { UR_IS_UC, UR_HAS_XRCETH, 0x000fff },
+	[UR_UD_SEND_ONLY >> SERVICE_SHIFT] = { UR_IS_UD | UR_HAS_DETH, UR_HAS_XRCETH, 0x000030 },
+	[UR_XRC_SEND_FIRST >> SERVICE_SHIFT] = { UR_IS_XRC, 0, 0x20dfffff },
 };
 
 static bool is_known(uint8_t opcode)
 {
-	return services[opcode >> SERVICE_SHIFT].operations >> (opcode & OPERATION_MASK) & 1;
+	return services[opcode >> SERVICE_SHIFT].operations >> ur_operation(opcode) & 1;
 }
 
 uint32_t ur_opcode_flags(uint8_t opcode)
 {
 	if (!is_known(opcode))
 		return 0;
-	return operations[opcode & OPERATION_MASK].flags | services[opcode >> SERVICE_SHIFT].flags;
+	return (operations[ur_operation(opcode)].flags &
+		~services[opcode >> SERVICE_SHIFT].without) |
+	       services[opcode >> SERVICE_SHIFT].flags;
 }
 
 const char *ur_opcode_name(uint8_t opcode)
 {
-	return is_known(opcode) ? operations[opcode & OPERATION_MASK].name : "?";
+	return is_known(opcode) ? operations[ur_operation(opcode)].name : "?";
 }
 
 static size_t headers_size(uint32_t flags)
 {
 	return UR_BTH_SIZE + (flags & UR_HAS_DETH ? DETH_SIZE : 0U) +
-	       (flags & UR_HAS_RETH ? RETH_SIZE : 0U) + (flags & UR_HAS_ATOMIC ? ATOMIC_SIZE : 0U) +
-	       (flags & UR_HAS_AETH ? AETH_SIZE : 0U) +
+	       (flags & UR_HAS_XRCETH ? XRCETH_SIZE : 0U) + (flags & UR_HAS_RETH ? RETH_SIZE : 0U) +
+	       (flags & UR_HAS_ATOMIC ? ATOMIC_SIZE : 0U) + (flags & UR_HAS_AETH ? AETH_SIZE : 0U) +
 	       (flags & UR_HAS_ATOMIC_ACK ? ATOMIC_ACK_SIZE : 0U) +
 	       (flags & UR_HAS_IMM ? IMM_SIZE : 0U) + (flags & UR_HAS_IETH ? IETH_SIZE : 0U);
 }
@@ -165,13 +176,22 @@ static size_t decode_bth(const uint8_t *at, struct ur_packet *packet)
 	return at[1] >> PADDING_SHIFT & PADDING_MASK;
 }
 
+/* Returns where the next header stands. */
+static const uint8_t *decode_addressing(const uint8_t *at, uint32_t flags, struct ur_packet *packet)
+{
+	if (flags & UR_HAS_XRCETH) {
+		packet->srqn = read_24(at + 1);
+		return at + XRCETH_SIZE;
+	}
+	packet->qkey = read_32(at);
+	packet->src_qpn = read_24(at + 5);
+	return at + DETH_SIZE;
+}
+
 static void decode_extended(const uint8_t *at, uint32_t flags, struct ur_packet *packet)
 {
-	if (flags & UR_HAS_DETH) {
-		packet->qkey = read_32(at);
-		packet->src_qpn = read_24(at + 5);
-		at += DETH_SIZE;
-	}
+	if (flags & ADDRESSING)
+		at = decode_addressing(at, flags, packet);
 	if (flags & UR_HAS_RETH) {
 		packet->va = read_64(at);
 		packet->rkey = read_32(at + 8);
@@ -242,13 +262,22 @@ static void encode_bth(const struct ur_packet *packet, uint8_t *at)
 	write_24(at + 9, packet->psn);
 }
 
+/* Returns where the next header stands. */
+static uint8_t *encode_addressing(const struct ur_packet *packet, uint32_t flags, uint8_t *at)
+{
+	if (flags & UR_HAS_XRCETH) {
+		write_32(at, packet->srqn & UR_24_BITS);
+		return at + XRCETH_SIZE;
+	}
+	write_32(at, packet->qkey);
+	write_32(at + 4, packet->src_qpn & UR_24_BITS);
+	return at + DETH_SIZE;
+}
+
 static void encode_extended(const struct ur_packet *packet, uint32_t flags, uint8_t *at)
 {
-	if (flags & UR_HAS_DETH) {
-		write_32(at, packet->qkey);
-		write_32(at + 4, packet->src_qpn & UR_24_BITS);
-		at += DETH_SIZE;
-	}
+	if (flags & ADDRESSING)
+		at = encode_addressing(packet, flags, at);
 	if (flags & UR_HAS_RETH) {
 		write_64(at, packet->va);
 		write_32(at + 8, packet->rkey);

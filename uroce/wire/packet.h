@@ -1,7 +1,7 @@
 /*
  * RoCE v2 packets: the payload of a UDP datagram to port 4791, without the ICRC at its end.
  * Base transport header, extended headers, payload, padding (InfiniBand specification volume 1,
- * chapter 9; RoCE v2 is its annex A17).
+ * chapter 9; extended reliable connections are its annex A14, RoCE v2 is its annex A17).
  */
 #ifndef UR_PACKET_H
 #define UR_PACKET_H
@@ -13,14 +13,17 @@
 #define UR_UDP_PORT  4791
 #define UR_BTH_SIZE  12
 #define UR_ICRC_SIZE 4
-/* The longest headers: BTH and atomic request. */
-#define UR_MAX_HEADERS  (UR_BTH_SIZE + 28)
+/* The longest headers: BTH, XRCETH and atomic request. */
+#define UR_MAX_HEADERS  (UR_BTH_SIZE + 4 + 28)
 #define UR_24_BITS      UINT32_C(0xffffff)
 #define UR_DEFAULT_PKEY 0xffff
 /* Stands for all queue pairs that are attached to the group that a packet is sent to. */
 #define UR_MULTICAST_QPN UR_24_BITS
 
-/* Opcodes: the upper three bits are the service, the lower five the operation (table 38). */
+/*
+ * Opcodes: the upper three bits are the service, the lower five the operation (table 38). Those of an
+ * extended reliable connection are those of a reliable one, moved by UR_XRC_SEND_FIRST.
+ */
 enum ur_opcode {
 	UR_RC_SEND_FIRST = 0x00,
 	UR_RC_SEND_MIDDLE,
@@ -60,7 +63,14 @@ enum ur_opcode {
 	UR_UC_WRITE_ONLY_IMM,
 	UR_UD_SEND_ONLY = 0x64,
 	UR_UD_SEND_ONLY_IMM = 0x65,
+	UR_XRC_SEND_FIRST = 0xa0,
 };
+
+/* The operation alone, which is the opcode of a reliable connection. */
+static inline uint8_t ur_operation(uint8_t opcode)
+{
+	return opcode & 0x1f;
+}
 
 /* What an opcode means for the packet; 0 for one that is not known. */
 enum ur_opcode_flag {
@@ -81,6 +91,8 @@ enum ur_opcode_flag {
 	UR_IS_RC = 1 << 14,
 	UR_IS_UC = 1 << 15,
 	UR_IS_UD = 1 << 16,
+	UR_IS_XRC = 1 << 17,
+	UR_HAS_XRCETH = 1 << 18,
 };
 
 uint32_t ur_opcode_flags(uint8_t opcode);
@@ -118,6 +130,8 @@ struct ur_packet {
 	/* DETH: datagrams. */
 	uint32_t qkey;
 	uint32_t src_qpn;
+
+	uint32_t srqn; /* XRCETH: requests of extended reliable connections */
 
 	/* Of the payload without padding. Points into the datagram when decoded, unused to encode. */
 	const uint8_t *payload;

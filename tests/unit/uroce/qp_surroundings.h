@@ -60,7 +60,7 @@ extern struct surroundings around;
 int surroundings_set_up(void **state);
 int surroundings_tear_down(void **state);
 
-/* Of a reliable connection with 4 entries, 2 pieces, 16 bytes inline. */
+/* Of a reliable connection with 4 entries, 2 pieces, 16 bytes inline (of which there will be 32). */
 struct ibv_qp_init_attr_ex surroundings_init_attr(void);
 struct ur_qp *surroundings_create_qp(void);
 

@@ -4,6 +4,7 @@
 #include "simulation.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,7 +266,7 @@ static void receive(struct node *to, const struct ur_packet *packet, const struc
 	uint32_t flags = ur_opcode_flags(packet->opcode);
 	bool responds = state >= IBV_QPS_RTR && state != IBV_QPS_ERR;
 
-	if (!(flags & ur_qp_service(to->qp))) {
+	if (!ur_qp_takes(to->qp, flags)) {
 		to->device.counters.rx_unexpected++;
 	} else if (flags & UR_IS_REQUEST) {
 		if (responds)
@@ -439,14 +440,35 @@ static struct ur_mr *register_memory(struct node *node)
 				      IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 }
 
+static enum ibv_qp_type type_of(const struct node *node, const struct simulation_config *config)
+{
+	return config->type == IBV_QPT_XRC_SEND && node == &b ? IBV_QPT_XRC_RECV : config->type;
+}
+
+static void create_xrc_srq(struct node *node, const struct simulation_config *config)
+{
+	const struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
+							      IBV_XRCD_INIT_ATTR_OFLAGS,
+						 .fd = -1,
+						 .oflags = O_CREAT };
+
+	node->xrcd = ur_xrcd_open(node->context, &attr);
+	assert_non_null(node->xrcd);
+	node->srq = ur_srq_create_xrc(node->pd, node->xrcd, node->recv_cq, NULL,
+				      &(struct ibv_srq_attr){ .max_wr = config->max_wr,
+							      .max_sge = UR_MAX_SGE });
+	assert_non_null(node->srq);
+}
+
 static void create_qp(struct node *node, const struct simulation_config *config)
 {
 	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = config->type,
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
+		.qp_type = type_of(node, config),
+		.comp_mask = IBV_QP_INIT_ATTR_PD | (node->xrcd ? IBV_QP_INIT_ATTR_XRCD : 0) |
 			     (config->send_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
 		.send_ops_flags = config->send_ops,
 		.pd = &node->pd->verbs,
+		.xrcd = node->xrcd ? &node->xrcd->verbs : NULL,
 		.send_cq = &node->send_cq->verbs,
 		.recv_cq = &node->recv_cq->verbs,
 		.srq = node->srq ? &node->srq->verbs : NULL,
@@ -486,6 +508,8 @@ static void create_node(struct node *node, const struct simulation_config *confi
 	if (config->srq)
 		node->srq = ur_srq_create(node->pd, NULL,
 					  &(struct ibv_srq_attr){ .max_wr = 64, .max_sge = 4 });
+	if (type_of(node, config) == IBV_QPT_XRC_RECV)
+		create_xrc_srq(node, config);
 	create_qp(node, config);
 }
 
@@ -505,27 +529,32 @@ static void start_datagrams(struct node *node, const struct simulation_config *c
 	       IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
-/* Beside those of all connections, the attributes of reliable ones. */
-static int rtr_mask(const struct simulation_config *config)
+/* Beside those of all connections, what a type that receives, or sends, reliably has. */
+static int rtr_mask(enum ibv_qp_type type)
 {
 	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
-	return config->type == IBV_QPT_RC ? mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
-					  : mask;
+	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	return mask;
 }
 
-static int rts_mask(const struct simulation_config *config)
+static int rts_mask(enum ibv_qp_type type)
 {
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	return config->type == IBV_QPT_RC ? mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-						    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
-					  : mask;
+	if (type != IBV_QPT_UC)
+		mask |= IBV_QP_TIMEOUT;
+	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND)
+		mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	return mask;
 }
 
 static void connect_node(struct node *node, const struct node *peer,
 			 const struct simulation_config *config)
 {
+	const enum ibv_qp_type type = node->qp->verbs.qp_type;
+
 	if (config->type == IBV_QPT_UD) {
 		start_datagrams(node, config);
 		return;
@@ -544,7 +573,7 @@ static void connect_node(struct node *node, const struct node *peer,
 				     .ah_attr = { .is_global = 1,
 						  .port_num = 1,
 						  .grh.dgid = peer->device.gids[0] } },
-	       rtr_mask(config));
+	       rtr_mask(type));
 	modify(node,
 	       (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
 				     .sq_psn = config->psn,
@@ -552,7 +581,7 @@ static void connect_node(struct node *node, const struct node *peer,
 				     .retry_cnt = (uint8_t)config->retry_cnt,
 				     .rnr_retry = (uint8_t)config->rnr_retry,
 				     .max_rd_atomic = (uint8_t)config->rd_atomic },
-	       rts_mask(config));
+	       rts_mask(type));
 }
 
 void simulation_create(const struct simulation_config *config)
@@ -604,6 +633,8 @@ static void destroy_node(struct node *node)
 	assert_int_equal(ur_qp_destroy(node->qp), 0);
 	if (node->srq)
 		assert_int_equal(ur_srq_destroy(node->srq), 0);
+	if (node->xrcd)
+		assert_int_equal(ur_xrcd_close(node->xrcd), 0);
 	assert_int_equal(ur_mr_deregister(node->mr), 0);
 	assert_int_equal(ur_cq_destroy(node->send_cq), 0);
 	assert_int_equal(ur_cq_destroy(node->recv_cq), 0);
@@ -635,7 +666,8 @@ struct ibv_send_wr simulation_wr(enum ibv_wr_opcode opcode, struct ibv_sge *sge,
 				  .sg_list = sge,
 				  .num_sge = sge ? 1 : 0,
 				  .opcode = opcode,
-				  .send_flags = IBV_SEND_SIGNALED };
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .qp_type.xrc.remote_srqn = b.srq ? b.srq->number : 0 };
 
 	if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		wr.wr.atomic.remote_addr = (uintptr_t)b.memory;

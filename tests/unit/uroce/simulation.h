@@ -30,16 +30,18 @@ struct node {
 	struct ur_pd *pd;
 	struct ur_cq *send_cq;
 	struct ur_cq *recv_cq;
-	struct ur_srq *srq; /* NULL: none */
-	struct ur_mr *mr;   /* all accesses, of memory */
+	struct ur_srq *srq;   /* NULL: none */
+	struct ur_xrcd *xrcd; /* NULL: none */
+	struct ur_mr *mr;     /* all accesses, of memory */
 	uint8_t *memory;
 	struct ur_qp *qp;
 };
 
 /* What queue pairs are made with; simulation_defaults, then changes. */
 struct simulation_config {
-	enum ibv_qp_type type; /* RC, UC or UD */
-	uint64_t send_ops;     /* of the extended interface; 0: without that */
+	/* RC, UC, UD, or XRC_SEND: a has that, b XRC_RECV and a shared receive queue */
+	enum ibv_qp_type type;
+	uint64_t send_ops; /* of the extended interface; 0: without that */
 	enum ibv_mtu mtu;
 	unsigned rd_atomic;
 	unsigned timeout;
@@ -94,7 +96,7 @@ void simulation_fill(bool full);
 
 /* ---- Work requests on a node's memory, signaled ---- */
 
-/* rkey and remote memory are the other node's. */
+/* rkey, remote memory and shared receive queue are the other node's. */
 struct ibv_send_wr simulation_wr(enum ibv_wr_opcode opcode, struct ibv_sge *sge, uint64_t wr_id);
 struct ibv_sge simulation_sge(const struct node *node, size_t offset, uint32_t length);
 void simulation_post_send(struct node *node, struct ibv_send_wr *wr);

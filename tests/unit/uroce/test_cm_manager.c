@@ -694,6 +694,9 @@ static void wrong_requests_are_refused(void **state)
 	req = req_of(next_id);
 	req.req.transport = UR_CM_UC;
 	assert_refused(&req, UR_CM_INVALID_TRANSPORT);
+	req.req.transport = UR_CM_EXTENDED;
+	req.req.extended_transport = UR_CM_XRC + 1;
+	assert_refused(&req, UR_CM_INVALID_TRANSPORT);
 	req = req_of(next_id);
 	set_ip_header(&req, "10.0.0.8", addresses[0]);
 	assert_refused(&req, UR_CM_UNSUPPORTED);
@@ -726,17 +729,23 @@ static void an_old_connection_of_the_queue_pair_is_stale(void **state)
 
 /* ---- Active side ---- */
 
-static struct ur_cm_connection *request(void)
+static struct ur_cm_connection *request_of_type(enum ibv_qp_type type)
 {
 	const struct ur_cm_route route = route_to_peer();
-	const struct ur_cm_params params = params_of(0x05000088);
+	struct ur_cm_params params = params_of(0x05000088);
 	struct ur_cm_connection *connection;
 
+	params.qp_type = (uint8_t)type;
 	assert_int_equal(ur_cm_request(PORT_SPACE, &route, &params, note_event, &connection,
 				       &connection),
 			 0);
 	wait_for_sent(UR_CM_REQ, 1);
 	return connection;
+}
+
+static struct ur_cm_connection *request(void)
+{
+	return request_of_type(IBV_QPT_RC);
 }
 
 static void a_request_says_who_asks(void **state)
@@ -796,6 +805,63 @@ static void a_request_is_replied_to(void **state)
 	wait_for_event(2, UR_CM_EVENT_DISCONNECTED);
 	wait_for_event(3, UR_CM_EVENT_TIMEWAIT_EXIT);
 	ur_cm_release(connection);
+}
+
+static void a_request_of_an_extended_connection_says_so(void **state)
+{
+	struct ur_cm_connection *connection = request_of_type(IBV_QPT_XRC_SEND);
+	struct ur_cm_message rep = reply_to(&sent, UR_CM_REP);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
+	int mask;
+
+	(void)state;
+	assert_int_equal(sent.req.transport, UR_CM_EXTENDED);
+	assert_int_equal(sent.req.extended_transport, UR_CM_XRC);
+	assert_int_equal(sent.req.responder_resources, 0);
+	assert_int_equal(sent.req.retry_count, 0);
+	assert_int_equal(sent.req.initiator_depth, 8);
+	rep.rep = (struct ur_cm_rep){ .eecn = 0x42, .psn = 0x43, .srq = true };
+	arrive(&rep);
+	wait_for_event(0, UR_CM_EVENT_REPLIED);
+	assert_int_equal(ur_cm_qp_attr(connection, &attr, &mask), 0);
+	assert_int_equal(attr.dest_qp_num, 0x42);
+	assert_int_equal(ur_cm_ready(connection, NULL, 0), 0);
+	wait_for_event(1, UR_CM_EVENT_ESTABLISHED);
+	assert_int_equal(ur_cm_disconnect(connection), 0);
+	wait_for_sent(UR_CM_DREQ, 1);
+	assert_int_equal(sent.dreq.remote_qpn, 0x42);
+	arrive_answer(UR_CM_DREP);
+	wait_for_event(2, UR_CM_EVENT_DISCONNECTED);
+	ur_cm_release(connection);
+}
+
+static void the_number_of_an_extended_queue_pair_stands_in_the_place_of_a_context(void **state)
+{
+	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
+	struct ur_cm_message req = req_of(next_id++), dreq;
+	struct ur_cm_params params = params_of(0x05000099);
+
+	(void)state;
+	req.req.transport = UR_CM_EXTENDED;
+	req.req.extended_transport = UR_CM_XRC;
+	arrive(&req);
+	wait_for_event(0, UR_CM_EVENT_REQUESTED);
+	ur_cm_adopt(noted[0].connection, note_event, NULL);
+	params.qp_type = IBV_QPT_XRC_RECV;
+	assert_int_equal(ur_cm_reply(noted[0].connection, &params), 0);
+	wait_for_sent(UR_CM_REP, 1);
+	assert_int_equal(sent.rep.eecn, 0x05000099);
+	assert_int_equal(sent.rep.qpn, 0);
+	assert_true(sent.rep.srq);
+	dreq = reply_to(&sent, UR_CM_DREQ);
+	dreq.local_id = sent.remote_id;
+	dreq.dreq.remote_qpn = 0x05000099;
+	arrive_answer(UR_CM_RTU);
+	wait_for_event(1, UR_CM_EVENT_ESTABLISHED);
+	arrive(&dreq);
+	wait_for_event(2, UR_CM_EVENT_DISCONNECTED);
+	ur_cm_release(noted[0].connection);
+	ur_cm_unlisten(listener);
 }
 
 static void private_data_has_its_limits(void **state)
@@ -1315,6 +1381,8 @@ int main(void)
 		TEST(an_old_connection_of_the_queue_pair_is_stale),
 		TEST(a_request_says_who_asks),
 		TEST(a_request_is_replied_to),
+		TEST(a_request_of_an_extended_connection_says_so),
+		TEST(the_number_of_an_extended_queue_pair_stands_in_the_place_of_a_context),
 		TEST(private_data_has_its_limits),
 		TEST(a_queue_pair_is_looked_up),
 		TEST(a_look_up_is_answered),

@@ -312,6 +312,7 @@ static void test_a_request_is_put_together_bit_by_bit(void **state)
 						   .remote_timeout = 17,
 						   .local_timeout = 18,
 						   .transport = UR_CM_EXTENDED,
+						   .extended_transport = 5,
 						   .flow_control = true,
 						   .retry_count = 5,
 						   .rnr_retry_count = 3,
@@ -333,7 +334,7 @@ static void test_a_request_is_put_together_bit_by_bit(void **state)
 		       BYTES("\x11\x22\x33\x44" ZEROS4 "\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11"
 			     "\x21\x22\x23\x24\x25\x26\x27\x28" ZEROS4 "\x31\x32\x33\x34"
 			     "\x41\x42\x43\x44\0\0\0\x45\0\0\0\x8f\x51\x52\x53\x95"
-			     "\x61\x62\x33\x98\x71\x72\x73\x74" GID_A GID_B "\x81\x82\x80\x2a"
+			     "\x61\x62\x33\x9d\x71\x72\x73\x74" GID_A GID_B "\x81\x82\x80\x2a"
 			     "\x91\x92\xa8\x98"));
 }
 
@@ -343,6 +344,7 @@ static void test_a_reply_is_put_together_bit_by_bit(void **state)
 	assert_encodes(MESSAGE(UR_CM_REP, .remote_id = 0x55667788,
 			       .rep = { .qkey = 0x31323334,
 					.qpn = 0x414243,
+					.eecn = 0x717273,
 					.psn = 0x515253,
 					.responder_resources = 0x61,
 					.initiator_depth = 0x62,
@@ -352,7 +354,7 @@ static void test_a_reply_is_put_together_bit_by_bit(void **state)
 					.rnr_retry_count = 5,
 					.srq = true,
 					.ca_guid = 0x2122232425262728 }),
-		       BYTES(IDS "\x31\x32\x33\x34\x41\x42\x43\0" ZEROS4 "\x51\x52\x53\0"
+		       BYTES(IDS "\x31\x32\x33\x34\x41\x42\x43\0\x71\x72\x73\0\x51\x52\x53\0"
 				 "\x61\x62\x9d\xb0\x21\x22\x23\x24\x25\x26\x27\x28"));
 }
 

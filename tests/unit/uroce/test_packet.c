@@ -57,6 +57,31 @@ static const uint8_t header_sizes[256] = {
 	/* UD */
 	[0x64] = 20,
 	[0x65] = 24,
+	/* XRC: four more in requests */
+	[0xa0] = 16,
+	[0xa1] = 16,
+	[0xa2] = 16,
+	[0xa3] = 20,
+	[0xa4] = 16,
+	[0xa5] = 20,
+	[0xa6] = 32,
+	[0xa7] = 16,
+	[0xa8] = 16,
+	[0xa9] = 20,
+	[0xaa] = 32,
+	[0xab] = 36,
+	[0xac] = 32,
+	[0xad] = 16,
+	[0xae] = 12,
+	[0xaf] = 16,
+	[0xb0] = 16,
+	[0xb1] = 16,
+	[0xb2] = 24,
+	[0xb3] = 44,
+	[0xb4] = 44,
+	[0xb6] = 20,
+	[0xb7] = 20,
+	[0xbd] = 32,
 };
 
 static struct pcap vectors;
@@ -208,6 +233,22 @@ static void test_flags_tell_what_a_packet_is(void **state)
 	assert_flags(UR_RC_ATOMIC_ACKNOWLEDGE, mask, UR_IS_RESPONSE | UR_IS_RC);
 }
 
+/* Only what is sent to the shared receive queue names it. */
+static void test_an_extended_connection_has_all_of_a_reliable_one_and_a_header_in_requests(
+	void **state)
+{
+	(void)state;
+	for (uint8_t opcode = UR_RC_SEND_FIRST; opcode <= UR_RC_ATOMIC_WRITE; opcode++) {
+		uint32_t flags = ur_opcode_flags(opcode);
+		uint32_t header = flags & UR_IS_REQUEST ? UR_HAS_XRCETH : 0;
+
+		assert_flags(opcode, UR_HAS_XRCETH, 0);
+		assert_flags(UR_XRC_SEND_FIRST | opcode, UINT32_MAX,
+			     flags ? (flags & ~(uint32_t)UR_IS_RC) | UR_IS_XRC | header : 0);
+		assert_int_equal(ur_operation(UR_XRC_SEND_FIRST | opcode), opcode);
+	}
+}
+
 static void assert_same_fields(const struct ur_packet *a, const struct ur_packet *b)
 {
 	assert_int_equal(a->opcode, b->opcode);
@@ -231,6 +272,7 @@ static void assert_same_fields(const struct ur_packet *a, const struct ur_packet
 	assert_int_equal(a->invalidate_rkey, b->invalidate_rkey);
 	assert_int_equal(a->qkey, b->qkey);
 	assert_int_equal(a->src_qpn, b->src_qpn);
+	assert_int_equal(a->srqn, b->srqn);
 	assert_int_equal(a->payload_length, b->payload_length);
 }
 
@@ -311,6 +353,16 @@ static void test_extended_headers_have_their_fields_in_their_places(void **state
 					    .qkey = 0x11111112,
 					    .src_qpn = 0xabcdef,
 					    .imm = htonl(0x11223344) };
+	const struct ur_packet extended_write = { .opcode = UR_XRC_SEND_FIRST | UR_RC_WRITE_ONLY,
+						  .pkey = UR_DEFAULT_PKEY,
+						  .srqn = 0xabcdef,
+						  .va = 0x0123456789abcdef,
+						  .rkey = 0xfedcba98,
+						  .dma_length = 0x76543210 };
+	const struct ur_packet extended_ack = { .opcode = UR_XRC_SEND_FIRST | UR_RC_ACKNOWLEDGE,
+						.pkey = UR_DEFAULT_PKEY,
+						.syndrome = UR_SYNDROME_ACK | UR_CREDITS_UNLIMITED,
+						.msn = 0xabcdef };
 
 	(void)state;
 	assert_coded(&write, DATAGRAM(PLAIN_BTH("\x2b") "\x01\x23\x45\x67\x89\xab\xcd\xef"
@@ -327,6 +379,11 @@ static void test_extended_headers_have_their_fields_in_their_places(void **state
 	assert_coded(&datagram, DATAGRAM(PLAIN_BTH("\x65") "\x11\x11\x11\x12"
 							   "\x00\xab\xcd\xef"
 							   "\x11\x22\x33\x44" ICRC));
+	assert_coded(&extended_write, DATAGRAM(PLAIN_BTH("\xaa") "\x00\xab\xcd\xef"
+								 "\x01\x23\x45\x67\x89\xab\xcd\xef"
+								 "\xfe\xdc\xba\x98"
+								 "\x76\x54\x32\x10" ICRC));
+	assert_coded(&extended_ack, DATAGRAM(PLAIN_BTH("\xb1") "\x1f\xab\xcd\xef" ICRC));
 }
 
 static void test_numbers_of_more_than_24_bits_do_not_touch_what_stands_before_them(void **state)
@@ -335,6 +392,7 @@ static void test_numbers_of_more_than_24_bits_do_not_touch_what_stands_before_th
 					  .dest_qpn = UINT32_MAX,
 					  .psn = UINT32_MAX,
 					  .src_qpn = UINT32_MAX };
+	const struct ur_packet extended = { .opcode = UR_XRC_SEND_FIRST, .srqn = UINT32_MAX };
 	uint8_t headers[UR_MAX_HEADERS];
 
 	(void)state;
@@ -342,6 +400,8 @@ static void test_numbers_of_more_than_24_bits_do_not_touch_what_stands_before_th
 	assert_int_equal(headers[4], 0);
 	assert_int_equal(headers[8], 0);
 	assert_int_equal(headers[16], 0);
+	ur_packet_encode(&extended, headers);
+	assert_int_equal(headers[12], 0);
 }
 
 static void test_reserved_bits_are_not_looked_at(void **state)
@@ -356,6 +416,8 @@ static void test_reserved_bits_are_not_looked_at(void **state)
 	assert_int_equal(packet.psn, 0x34);
 	assert_int_equal(packet.src_qpn, 0x56);
 	assert_false(packet.ack_request || packet.fecn || packet.becn);
+	assert_decodes(DATAGRAM(PLAIN_BTH("\xa4") "\xff\0\0\x56" ICRC), &packet);
+	assert_int_equal(packet.srqn, 0x56);
 }
 
 /* The end of every copy is the end of memory of that size, so that sanitizers see a read beyond. */
@@ -480,6 +542,8 @@ int main(void)
 		cmocka_unit_test(test_each_operation_has_a_name_in_every_service),
 		cmocka_unit_test(test_flags_tell_the_place_of_a_packet_in_its_message),
 		cmocka_unit_test(test_flags_tell_what_a_packet_is),
+		cmocka_unit_test(
+			test_an_extended_connection_has_all_of_a_reliable_one_and_a_header_in_requests),
 		cmocka_unit_test(test_the_base_header_has_its_fields_in_their_places),
 		cmocka_unit_test(test_extended_headers_have_their_fields_in_their_places),
 		cmocka_unit_test(

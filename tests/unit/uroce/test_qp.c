@@ -131,6 +131,7 @@ static void test_the_largest_capacities_are_given_and_so_is_none(void **state)
 	ur_qp_destroy(qp);
 }
 
+/* Some programs send as much inline without having asked for it. */
 static void test_inline_data_has_the_room_of_the_pieces(void **state)
 {
 	struct ibv_qp_init_attr_ex attr = surroundings_init_attr();
@@ -242,12 +243,108 @@ static void test_what_is_not_there_yet_is_not_supported(void **state)
 {
 	(void)state;
 	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_RAW_PACKET);
-	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_XRC_SEND);
-	assert_init_attr_refused(EOPNOTSUPP, qp_type, IBV_QPT_XRC_RECV);
 	assert_create_flags_refused();
 	assert_init_attr_refused(EOPNOTSUPP, comp_mask,
 				 IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_MAX_TSO_HEADER);
 	assert_init_attr_refused(EOPNOTSUPP, comp_mask, IBV_QP_INIT_ATTR_PD | 1U << 31);
+}
+
+static void test_a_sending_half_has_no_receives(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = surroundings_init_attr();
+	struct ibv_recv_wr wr = { 0 }, *bad_wr = NULL;
+	struct ur_qp *qp;
+
+	(void)state;
+	attr.qp_type = IBV_QPT_XRC_SEND;
+	attr.srq = &around.srq.verbs;
+	attr.cap.max_recv_wr = UR_MAX_WRS + 1;
+	qp = ur_qp_create(&around.context, &attr);
+	assert_non_null(qp);
+	assert_int_equal(attr.cap.max_recv_wr, 0);
+	assert_int_equal(attr.cap.max_send_wr, 4);
+	assert_null(qp->verbs.recv_cq);
+	assert_null(qp->verbs.srq);
+	assert_int_equal(around.pd.objects, 1);
+	assert_int_equal(around.send_cq.objects, 1);
+	assert_int_equal(around.recv_cq.objects, 0);
+	assert_int_equal(around.srq.objects, 0);
+	surroundings_modify(qp, IBV_QPS_INIT, INIT_MASK);
+	assert_int_equal(ur_qp_post_recv(&qp->verbs, &wr, &bad_wr), EINVAL);
+	assert_int_equal(surroundings_modify(qp, IBV_QPS_RESET, IBV_QP_STATE), 0);
+	assert_int_equal(around.calls.cq_forget, 1);
+	ur_qp_destroy(qp);
+	assert_objects_held(0);
+}
+
+static void test_a_receiving_half_has_nothing_but_its_domain(void **state)
+{
+	const uint64_t no_ops = 0;
+	struct ur_xrcd xrcd = { .verbs.context = &around.context.verbs.context };
+	struct ibv_qp_init_attr_ex attr = surroundings_init_attr();
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad_wr = NULL;
+	struct ur_qp *qp;
+
+	(void)state;
+	attr.qp_type = IBV_QPT_XRC_RECV;
+	attr.comp_mask = IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	attr.xrcd = &xrcd.verbs;
+	attr.send_ops_flags = no_ops;
+	qp = ur_qp_create(&around.context, &attr);
+	assert_non_null(qp);
+	assert_int_equal(attr.cap.max_send_wr, 0);
+	assert_int_equal(attr.cap.max_recv_wr, 0);
+	assert_null(qp->verbs.pd);
+	assert_null(qp->verbs.send_cq);
+	assert_null(qp->verbs.recv_cq);
+	assert_int_equal(xrcd.objects, 1);
+	assert_int_equal(around.context.objects, 1);
+	assert_int_equal(around.pd.objects, 0);
+	surroundings_modify(qp, IBV_QPS_INIT, INIT_MASK);
+	assert_int_equal(surroundings_modify(qp, IBV_QPS_RTR, RTR_MASK), 0);
+	assert_int_equal(surroundings_modify(qp, IBV_QPS_RTS,
+					     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN),
+			 0);
+	assert_int_equal(ur_qp_post_send(&qp->verbs, &wr, &bad_wr), EINVAL);
+	assert_ptr_equal(bad_wr, &wr);
+	ur_qp_destroy(qp);
+	assert_int_equal(xrcd.objects, 0);
+	attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
+	assert_not_created(&attr, EOPNOTSUPP);
+}
+
+static void test_a_receiving_half_needs_a_domain_of_its_context(void **state)
+{
+	struct ur_xrcd xrcd = { .verbs.context = &around.other_context.verbs.context };
+	struct ibv_qp_init_attr_ex attr = surroundings_init_attr();
+
+	(void)state;
+	attr.qp_type = IBV_QPT_XRC_RECV;
+	assert_not_created(&attr, EINVAL);
+	attr.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+	assert_not_created(&attr, EINVAL);
+	attr.xrcd = &xrcd.verbs;
+	assert_not_created(&attr, EINVAL);
+}
+
+static void test_what_an_extended_connection_sends_names_a_queue_of_24_bits(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = surroundings_init_attr();
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .qp_type.xrc.remote_srqn = UR_24_BITS };
+	struct ibv_send_wr *bad_wr = NULL;
+	struct ur_qp *qp;
+
+	(void)state;
+	attr.qp_type = IBV_QPT_XRC_SEND;
+	qp = ur_qp_create(&around.context, &attr);
+	ur_qp_set_state(qp, IBV_QPS_RTS);
+	assert_int_equal(ur_qp_post_send(&qp->verbs, &wr, &bad_wr), 0);
+	assert_int_equal(ur_send_queue_at(&qp->sq, qp->sq.tail - 1)->srqn, UR_24_BITS);
+	wr.qp_type.xrc.remote_srqn++;
+	assert_int_equal(ur_qp_post_send(&qp->verbs, &wr, &bad_wr), EINVAL);
+	wr.opcode = IBV_WR_LOCAL_INV;
+	assert_int_equal(ur_qp_post_send(&qp->verbs, &wr, &bad_wr), 0);
+	ur_qp_destroy(qp);
 }
 
 static void test_no_number_left_is_a_lack_of_memory(void **state)
@@ -826,6 +923,10 @@ int main(void)
 		qp_test(test_objects_that_are_missing_or_of_another_context_are_refused),
 		qp_test(test_unreliable_connections_are_sought_at_their_own_port_on_this_host_only),
 		qp_test(test_what_is_not_there_yet_is_not_supported),
+		qp_test(test_a_sending_half_has_no_receives),
+		qp_test(test_a_receiving_half_has_nothing_but_its_domain),
+		qp_test(test_a_receiving_half_needs_a_domain_of_its_context),
+		qp_test(test_what_an_extended_connection_sends_names_a_queue_of_24_bits),
 		qp_test(test_no_number_left_is_a_lack_of_memory),
 		qp_test(test_the_way_to_ready_to_send),
 		qp_test(test_datagrams_have_a_transport_of_their_own),

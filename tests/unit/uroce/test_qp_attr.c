@@ -15,6 +15,7 @@
 
 /* What the specification says of a reliable connection, written down once more. */
 struct expectation {
+	enum ibv_qp_type type;
 	enum ibv_qp_state from;
 	enum ibv_qp_state to;
 	int required;
@@ -37,47 +38,62 @@ struct expectation {
 	 IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE)
 
 static const struct expectation reliable[] = {
-	{ IBV_QPS_RESET, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RESET, IBV_QPS_INIT, INIT_ATTR, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, INIT_ATTR },
-	{ IBV_QPS_INIT, IBV_QPS_RTR, RTR_ATTR,
+	{ IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT, INIT_ATTR, 0 },
+	{ IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_INIT, 0, INIT_ATTR },
+	{ IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR, RTR_ATTR,
 	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
-	{ IBV_QPS_RTR, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RTR, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_RTR, IBV_QPS_RTS, RTS_ATTR, RTS_OPTIONAL },
-	{ IBV_QPS_RTS, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RTS, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, RTS_OPTIONAL },
-	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
-	{ IBV_QPS_SQD, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_SQD, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, RTS_OPTIONAL },
-	{ IBV_QPS_SQD, IBV_QPS_SQD, 0, SQD_OPTIONAL },
-	{ IBV_QPS_ERR, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_ERR, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS, RTS_ATTR, RTS_OPTIONAL },
+	{ IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, 0, RTS_OPTIONAL },
+	{ IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
+	{ IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_RTS, 0, RTS_OPTIONAL },
+	{ IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_SQD, 0, SQD_OPTIONAL },
+	{ IBV_QPT_RC, IBV_QPS_ERR, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPT_RC, IBV_QPS_ERR, IBV_QPS_ERR, 0, 0 },
 };
 
 #define FIRST_STATE IBV_QPS_RESET
 #define LAST_STATE  IBV_QPS_ERR
 #define MASK_BITS   31
 
-static const struct expectation *find_expectation(enum ibv_qp_state from, enum ibv_qp_state to)
+/* What each half of an extended connection lacks: the attributes of the other direction. */
+#define ONLY_OF_RECV (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+#define ONLY_OF_SEND (IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
+
+static bool find_expectation(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to,
+			     struct expectation *found)
 {
-	for (size_t i = 0; i < sizeof(reliable) / sizeof(reliable[0]); i++)
-		if (reliable[i].from == from && reliable[i].to == to)
-			return &reliable[i];
-	return NULL;
+	int lacks = type == IBV_QPT_XRC_SEND ? ONLY_OF_RECV
+					     : (type == IBV_QPT_XRC_RECV ? ONLY_OF_SEND : 0);
+
+	for (size_t i = 0; i < sizeof(reliable) / sizeof(reliable[0]); i++) {
+		if (reliable[i].from != from || reliable[i].to != to)
+			continue;
+		*found = reliable[i];
+		found->type = type;
+		found->required &= ~lacks;
+		found->optional &= ~lacks;
+		return true;
+	}
+	return false;
 }
 
 static void assert_mask(const struct expectation *wanted, int mask, int error)
 {
-	int found = ur_qp_attr_check_mask(IBV_QPT_RC, wanted->from, wanted->to, mask);
+	int found = ur_qp_attr_check_mask(wanted->type, wanted->from, wanted->to, mask);
 
 	if (found != error)
-		fail_msg("from state %d to %d with mask 0x%x: %d instead of %d", (int)wanted->from,
-			 (int)wanted->to, (unsigned)mask, found, error);
+		fail_msg("type %d from state %d to %d with mask 0x%x: %d instead of %d",
+			 (int)wanted->type, (int)wanted->from, (int)wanted->to, (unsigned)mask,
+			 found, error);
 }
 
 /* Each attribute missing that is required, each extra that is not; each optional one alone. */
@@ -96,9 +112,9 @@ static void check_transition(const struct expectation *wanted)
 	}
 }
 
-static void check_no_transition(enum ibv_qp_state from, enum ibv_qp_state to)
+static void check_no_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to)
 {
-	const struct expectation none = { .from = from, .to = to };
+	const struct expectation none = { .type = type, .from = from, .to = to };
 
 	assert_mask(&none, IBV_QP_STATE, EINVAL);
 	assert_mask(&none, IBV_QP_STATE | INIT_ATTR, EINVAL);
@@ -108,20 +124,32 @@ static void check_no_transition(enum ibv_qp_state from, enum ibv_qp_state to)
 		assert_mask(&none, IBV_QP_STATE | 1 << bit, EINVAL);
 }
 
+static void check_all_transitions(enum ibv_qp_type type)
+{
+	struct expectation wanted;
+
+	for (enum ibv_qp_state from = FIRST_STATE; from <= LAST_STATE; from++) {
+		for (enum ibv_qp_state to = FIRST_STATE; to <= LAST_STATE; to++) {
+			if (find_expectation(type, from, to, &wanted))
+				check_transition(&wanted);
+			else
+				check_no_transition(type, from, to);
+		}
+	}
+}
+
 static void test_each_transition_of_a_reliable_connection_takes_its_attributes_and_no_others(
 	void **state)
 {
 	(void)state;
-	for (enum ibv_qp_state from = FIRST_STATE; from <= LAST_STATE; from++) {
-		for (enum ibv_qp_state to = FIRST_STATE; to <= LAST_STATE; to++) {
-			const struct expectation *wanted = find_expectation(from, to);
+	check_all_transitions(IBV_QPT_RC);
+}
 
-			if (wanted)
-				check_transition(wanted);
-			else
-				check_no_transition(from, to);
-		}
-	}
+static void test_each_half_of_an_extended_connection_takes_those_of_its_direction(void **state)
+{
+	(void)state;
+	check_all_transitions(IBV_QPT_XRC_SEND);
+	check_all_transitions(IBV_QPT_XRC_RECV);
 }
 
 static void test_states_and_types_that_do_not_exist_are_refused(void **state)
@@ -137,9 +165,6 @@ static void test_states_and_types_that_do_not_exist_are_refused(void **state)
 					       IBV_QP_STATE),
 			 EINVAL);
 	assert_int_equal(ur_qp_attr_check_mask(IBV_QPT_RAW_PACKET, IBV_QPS_RTS, IBV_QPS_RESET,
-					       IBV_QP_STATE),
-			 EINVAL);
-	assert_int_equal(ur_qp_attr_check_mask(IBV_QPT_XRC_SEND, IBV_QPS_RTS, IBV_QPS_RESET,
 					       IBV_QP_STATE),
 			 EINVAL);
 }
@@ -312,6 +337,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			test_each_transition_of_a_reliable_connection_takes_its_attributes_and_no_others),
+		cmocka_unit_test(
+			test_each_half_of_an_extended_connection_takes_those_of_its_direction),
 		cmocka_unit_test(test_states_and_types_that_do_not_exist_are_refused),
 		cmocka_unit_test(test_the_other_services_have_their_own_attributes),
 		cmocka_unit_test(test_only_unreliable_services_come_back_from_a_send_queue_error),

@@ -12,7 +12,7 @@
 
 #define MAX_WR     4
 #define MAX_SGE    2
-#define MAX_INLINE 32
+#define MAX_INLINE 32 /* as much as the pieces take */
 
 static struct ur_qp *qp;
 static struct ibv_qp_ex *ex;

@@ -18,6 +18,16 @@ static int setup(void **state)
 	return 0;
 }
 
+static int setup_extended(void **state)
+{
+	struct simulation_config config = simulation_defaults;
+
+	(void)state;
+	config.type = IBV_QPT_XRC_SEND;
+	simulation_create(&config);
+	return 0;
+}
+
 static int teardown(void **state)
 {
 	(void)state;
@@ -450,17 +460,31 @@ static enum fate meets_any(const struct ur_packet *packet, unsigned count, void 
 	return dice < 20 ? HOLD : DELIVER;
 }
 
-static void a_bad_network_only_takes_longer(void **state)
+static void exchange_on_a_bad_network(const struct simulation_config *config)
 {
-	(void)state;
 	for (unsigned seed = 0; seed < 200; seed++) {
 		random_state = seed;
-		simulation_create(&simulation_defaults);
+		simulation_create(config);
 		simulation_set_fate(meets_any, NULL);
 		for (unsigned i = 0; i < 5; i++)
 			exchange();
 		simulation_destroy();
 	}
+}
+
+static void a_bad_network_only_takes_longer(void **state)
+{
+	(void)state;
+	exchange_on_a_bad_network(&simulation_defaults);
+}
+
+static void a_bad_network_only_takes_longer_for_an_extended_connection(void **state)
+{
+	struct simulation_config config = simulation_defaults;
+
+	(void)state;
+	config.type = IBV_QPT_XRC_SEND;
+	exchange_on_a_bad_network(&config);
 }
 
 static void a_gap_is_repaired_without_waiting(void **state)
@@ -752,6 +776,7 @@ int main(void)
 		cmocka_unit_test(any_packet_may_come_twice),
 		cmocka_unit_test(any_packet_may_come_late),
 		cmocka_unit_test(a_bad_network_only_takes_longer),
+		cmocka_unit_test(a_bad_network_only_takes_longer_for_an_extended_connection),
 		TEST(a_gap_is_repaired_without_waiting),
 		TEST(a_lost_end_is_asked_for_long_before_the_timeout),
 		TEST(a_peer_that_takes_long_is_asked_later),
@@ -764,6 +789,15 @@ int main(void)
 		cmocka_unit_test(credits_never_promise_more_than_there_is),
 		TEST(a_read_in_several_requests_is_counted_as_the_peer_does),
 		TEST(without_credits_one_message_at_a_time_is_sent),
+/* The same for extended connections, whose packets only differ in a header. */
+#define EXTENDED(name) cmocka_unit_test_setup_teardown(name, setup_extended, teardown)
+		EXTENDED(a_send_arrives_in_the_receive),
+		EXTENDED(an_immediate_comes_with_its_message),
+		EXTENDED(a_write_changes_the_peers_memory_and_nothing_else),
+		EXTENDED(a_read_brings_the_peers_memory),
+		EXTENDED(atomics_return_what_was_there),
+		EXTENDED(mixed_operations_complete_in_order),
+		EXTENDED(a_long_message_keeps_within_the_window),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

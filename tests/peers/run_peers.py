@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 
-import rows
 import sides
 from rows import AT_ONCE, FAILS, ROWS, TCP, WORKS
 from sides import SIDES

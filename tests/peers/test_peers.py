@@ -115,7 +115,8 @@ class Peers(unittest.TestCase):
     def check(self, found):
         for side, of_side in found.items():
             self.check_rows(side, of_side)
-        self.check_tests(cells_of(found))
+        with self.subTest("rdma-core's tests"):
+            self.check_tests(cells_of(found))
         with open(PATH, encoding="utf-8") as file:
             self.assertMultiLineEqual(file.read(), page_of(found))
 

@@ -30,14 +30,14 @@ The tests that rdma-core has of itself, one line each; those that are for one ma
 `tests/peers/sysfs.sh`, which shows them the devices' network interfaces in `/sys`.
 """,
     "perftest": """\
-Not compared is `-R`, the connection manager for the queue pairs: perftest's server closes its listener and opens it again while its
-client already connects, which is rejected if it comes in between. A client that is slow, as one on a NIC is, does not notice.
+Not compared is `-R`, the connection manager for the queue pairs: perftest's server closes its listener after the first connection
+and opens it again for the second, and a client that comes in between is rejected. On uroce that is what mostly happens.
 """,
     "ucx-utils": """\
 UCX takes a device only if `/dev/infiniband/NAME` is a character device that it may write to. uroce has none;
-`tests/peers/devices.sh` puts `/dev/null` there in a mount namespace. With datagrams UCX wants an IPv6 GID (`UCX_IB_GID_INDEX`) on
-any device but NVIDIA's: by the service level in a completion it tells IPv4 from IPv6, and takes what has none for IPv6. (Or
-`UCX_UD_VERBS_ETH_DGID_CHECK=n`.)
+`tests/peers/devices.sh` puts `/dev/null` there in a mount namespace. With datagrams UCX wants an IPv6 GID (`UCX_IB_GID_INDEX`), or
+`UCX_UD_VERBS_ETH_DGID_CHECK=n`: it tells IPv4 from IPv6 by a service level that NVIDIA's devices put into a completion, and takes
+what has none for IPv6.
 """,
     "libfabric-bin": """\
 The provider `verbs` has connections (`msg`) on each interface but `lo`, which it leaves out by its name.

@@ -12,7 +12,8 @@ uroce_lo and so on.
 
   --pcap FILE    write all packets to FILE, for Wireshark
   --faults TEXT  spoil packets on their way out, for example
-                 drop=5%,dup=1%,reorder=1%,corrupt=0.1%,delay=2ms,seed=7
+                 drop=5%,dup=1%,reorder=1%,corrupt=0.1%,delay=2ms,seed=7;
+                 rx_drop=5% loses some of those that come
   --log LEVEL    say more on standard error: error, warning, info, debug
   --counters     print counters at the end
   --help         show this

@@ -58,7 +58,7 @@ static void bind_window(void)
 	struct ibv_send_wr wr = simulation_wr(IBV_WR_BIND_MW, NULL, 9);
 
 	wr.bind_mw.mw = &bound->verbs;
-	wr.bind_mw.rkey = ibv_inc_rkey(bound->verbs.rkey);
+	wr.bind_mw.rkey = bound->verbs.rkey = ibv_inc_rkey(bound->verbs.rkey);
 	wr.bind_mw.bind_info =
 		(struct ibv_mw_bind_info){ .mr = &window->verbs,
 					   .addr = (uintptr_t)b.memory + BOUND_OFFSET,

@@ -587,7 +587,7 @@ static void forget_wake_up(const struct ur_engine *engine)
 
 /*
  * Waits for packets, a wake-up, or the deadline; forgets wake-ups. Returns what the link gave to epoll for
- * a socket that has an event; NULL: none has.
+ * the only socket that has an event; NULL: none has, or several, of which the link knows whose turn it is.
  */
 static void *sleep_until(const struct ur_engine *engine, uint64_t deadline)
 {
@@ -595,15 +595,18 @@ static void *sleep_until(const struct ur_engine *engine, uint64_t deadline)
 	uint64_t wait = deadline > now ? deadline - now : 0;
 	struct epoll_event events[MOST_EVENTS];
 	int count = wait_for_events(engine, wait, deadline == UR_NEVER, events);
+	int ready_count = 0;
 	void *ready = NULL;
 
 	for (int i = 0; i < count; i++) {
-		if (events[i].data.ptr)
+		if (events[i].data.ptr) {
 			ready = events[i].data.ptr;
-		else
+			ready_count++;
+		} else {
 			forget_wake_up(engine);
+		}
 	}
-	return ready;
+	return ready_count == 1 ? ready : NULL;
 }
 
 static void *run(void *argument)

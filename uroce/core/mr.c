@@ -189,6 +189,17 @@ static bool are_flags_valid(int flags, unsigned access)
 	       (flags & IBV_REREG_MR_CHANGE_ACCESS || !access);
 }
 
+/* What a description changes; the count of windows may be another by now. */
+static void take_over(struct ur_mr *mr, const struct ur_mr *changed)
+{
+	mr->verbs.pd = changed->verbs.pd;
+	mr->verbs.addr = changed->verbs.addr;
+	mr->verbs.length = changed->verbs.length;
+	mr->pd = changed->pd;
+	mr->iova = changed->iova;
+	mr->access = changed->access;
+}
+
 static int replace(struct ur_mr *mr, const struct ur_mr *changed)
 {
 	struct ur_device *device = mr->pd->context->device;
@@ -198,7 +209,7 @@ static int replace(struct ur_mr *mr, const struct ur_mr *changed)
 	if (mr->windows > 0)
 		error = EBUSY;
 	else
-		*mr = *changed;
+		take_over(mr, changed);
 	pthread_mutex_unlock(&device->lock);
 	return error;
 }
@@ -225,11 +236,13 @@ int ur_mr_reregister(struct ur_mr *mr, int flags, struct ur_pd *pd, void *addr, 
 
 int ur_mr_deregister(struct ur_mr *mr)
 {
-	struct ur_device *device = mr->pd->context->device;
+	struct ur_device *device;
 	bool busy;
 
+	/* Its domain may be gone. */
 	if (mr->imported)
 		return EINVAL;
+	device = mr->pd->context->device;
 	pthread_mutex_lock(&device->lock);
 	busy = mr->windows > 0;
 	if (!busy)

@@ -188,9 +188,7 @@ enum ibv_wc_status ur_mw_bind(struct ur_qp *qp, const struct ur_mw_bind *bind)
 	keys->places[bind->index].generation = bind->generation;
 	if (memory)
 		attach(mw, qp, mr, memory, bind);
-	/* A program that binds type 1 has been told when it posted, perhaps of later ones, too. */
-	if (mw->verbs.type == IBV_MW_TYPE_2)
-		mw->verbs.rkey = ur_key_table_key(keys, bind->index);
+	/* mw->verbs.rkey is the program's: it may have posted the next bind already. */
 	return IBV_WC_SUCCESS;
 }
 

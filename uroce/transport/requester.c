@@ -17,6 +17,8 @@
  * longer: what comes again keeps a slow peer from what it has still to do. Doubles each time.
  */
 #define PROBE_INTERVAL (4 * UR_NS_PER_MS)
+/* What loss makes of the time that answers take must not put the probes off for good. */
+#define MOST_PROBE_INTERVAL (64 * UR_NS_PER_MS)
 
 /* Packets after which an acknowledgement is asked for within a message. */
 #define MAX_UNREQUESTED 16
@@ -130,7 +132,11 @@ static void stop_timers(struct ur_qp *qp)
 static uint64_t first_probe_interval(const struct ur_qp *qp)
 {
 	uint64_t usual = 2 * qp->requester.round_trip;
+	uint64_t timeout = ack_timeout(qp);
+	uint64_t most = timeout / 4 < MOST_PROBE_INTERVAL ? timeout / 4 : MOST_PROBE_INTERVAL;
 
+	if (usual > most)
+		usual = most;
 	return usual > PROBE_INTERVAL ? usual : PROBE_INTERVAL;
 }
 
@@ -679,6 +685,8 @@ static void receive_rnr_nak(struct ur_qp *qp, const struct ur_packet *packet, ui
 	if (qp->attr.rnr_retry != RETRY_FOREVER)
 		r->rnr_retries_left--;
 	stop_timers(qp);
+	/* How long the peer takes to post a receive says nothing of how long it takes to answer. */
+	r->timed_at = UR_NEVER;
 	r->rnr_deadline = now + rnr_timers[packet->syndrome & UR_SYNDROME_VALUE] * UINT64_C(10000);
 	go_back(qp);
 }

@@ -10,6 +10,7 @@
 #include "credits.h"
 #include "psn.h"
 #include "scatter.h"
+#include "segment.h"
 
 /* ---- Answers ---- */
 
@@ -95,11 +96,6 @@ static void send_answer(struct ur_qp *qp)
 static struct ur_response_job *job_at(const struct ur_responder *r, uint32_t index)
 {
 	return &r->jobs[(r->job_head + index) % r->resource_capacity];
-}
-
-static uint32_t packets_for(const struct ur_qp *qp, uint32_t length)
-{
-	return length == 0 ? 1 : (length + qp->mtu - 1) / qp->mtu;
 }
 
 /*
@@ -418,7 +414,7 @@ static struct ur_response_job read_job(const struct ur_qp *qp, const struct ur_p
 {
 	return (struct ur_response_job){
 		.psn = packet->psn,
-		.packets = packets_for(qp, packet->dma_length),
+		.packets = ur_segment_count(packet->dma_length, qp->mtu),
 		.first = true,
 		.pd = pd,
 		.va = packet->va,
@@ -449,7 +445,7 @@ static enum ur_outcome execute_read(struct ur_qp *qp, const struct ur_packet *pa
 		return UR_ACCESS_ERROR;
 	keep_resource(r, &(struct ur_resource){
 				 .psn = packet->psn,
-				 .packets = packets_for(qp, packet->dma_length),
+				 .packets = ur_segment_count(packet->dma_length, qp->mtu),
 				 .pd = qp->target.pd,
 				 .va = packet->va,
 				 .rkey = packet->rkey,
@@ -563,7 +559,7 @@ static void move_on(struct ur_qp *qp, const struct ur_packet *packet, uint32_t f
 	struct ur_responder *r = &qp->responder;
 	bool is_read = ur_operation(packet->opcode) == UR_RC_READ_REQUEST;
 
-	r->epsn = ur_psn_add(r->epsn, is_read ? packets_for(qp, packet->dma_length) : 1);
+	r->epsn = ur_psn_add(r->epsn, is_read ? ur_segment_count(packet->dma_length, qp->mtu) : 1);
 	r->nak_sent = false;
 	if (flags & UR_IS_LAST)
 		r->msn = (r->msn + 1) & UR_24_BITS;

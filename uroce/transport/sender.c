@@ -113,6 +113,7 @@ static void fail_head(struct ur_qp *qp)
 	/* Its completion may not have found room, which is the end of all. */
 	if (qp->attr.qp_state == IBV_QPS_ERR)
 		return;
+	qp->requester.patience_end = 0;
 	ur_qp_set_state(qp, IBV_QPS_SQE);
 	ur_qp_flush(qp);
 }

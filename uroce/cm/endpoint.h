@@ -159,7 +159,7 @@ int ur_endpoint_established(struct ur_endpoint *endpoint, uint64_t now);
 void ur_endpoint_receive(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
 			 uint64_t now);
 
-/* The system at the peer's address says that nobody has the port of connection managers. */
+/* The system at the peer's address says that nobody has the port that its messages go to. */
 void ur_endpoint_hear_nobody(struct ur_endpoint *endpoint, uint64_t now);
 
 /*

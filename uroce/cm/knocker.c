@@ -99,17 +99,16 @@ void ur_knocker_send(const struct ur_knocker *knocker, const union ur_sockaddr *
 					   .local_id = local_id,
 					   .remote_id = remote_id,
 					   .mra.message = ABOUT_OTHER };
-	struct ur_flow flow = { knocker->source, *dest };
+	const struct ur_flow flow = { knocker->source, *dest };
 	uint8_t bytes[PACKET_SIZE];
 	size_t size;
 	ssize_t sent;
 
-	ur_address_set_port(&flow.dest, UR_UDP_PORT);
 	size = put_packet(&flow, &mra, bytes);
-	sent = sendto(knocker->fd, bytes, size, 0, &flow.dest.any, ur_address_size(&flow.dest));
+	sent = sendto(knocker->fd, bytes, size, 0, &dest->any, ur_address_size(dest));
 	/* Instead of sending, it may say that there is something to hear. */
 	if (sent < 0 && errno == ECONNREFUSED)
-		sendto(knocker->fd, bytes, size, 0, &flow.dest.any, ur_address_size(&flow.dest));
+		sendto(knocker->fd, bytes, size, 0, &dest->any, ur_address_size(dest));
 }
 
 /* ---- Hearing ---- */

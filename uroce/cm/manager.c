@@ -607,6 +607,17 @@ static struct ur_cm_connection *find(const struct ur_cm_message *message,
 	return found;
 }
 
+/*
+ * A peer that replies is from then on spoken to where it is answered: in another process of this
+ * host, that is at its own port.
+ */
+static void learn_way(struct ur_cm_connection *connection, const struct ur_cm_message *message,
+		      const struct ur_cm_route *back)
+{
+	if (message->kind == UR_CM_REP && connection->endpoint.state == UR_ENDPOINT_REQ_SENT)
+		connection->route.path.remote = back->path.remote;
+}
+
 static void take_message(const struct ur_cm_message *message, struct ur_cm_route *route,
 			 uint64_t now)
 {
@@ -614,6 +625,7 @@ static void take_message(const struct ur_cm_message *message, struct ur_cm_route
 
 	if (connection &&
 	    (is_request(message) || connection->endpoint.state != UR_ENDPOINT_ENDED)) {
+		learn_way(connection, message, route);
 		ur_endpoint_receive(&connection->endpoint, message, now);
 		settle(connection);
 	} else if (is_request(message)) {
@@ -716,16 +728,24 @@ static void take_claimed(const struct ur_claimed *claimed, uint64_t now)
 
 /* ---- Ports that nobody has ---- */
 
-/* What is true of the port concerns all connections to that host. */
-static void note_nobody(const struct ur_device *device, const union ur_sockaddr *host, uint64_t now)
+static bool goes_to(const struct ur_cm_connection *connection, const union ur_sockaddr *address)
+{
+	const union ur_sockaddr *remote = &connection->route.path.remote;
+
+	return ur_address_same_host(remote, address) &&
+	       ur_address_port(remote) == ur_address_port(address);
+}
+
+/* What is true of the port concerns all connections that go there. */
+static void note_nobody(const struct ur_device *device, const union ur_sockaddr *address,
+			uint64_t now)
 {
 	struct ur_cm_connection *connection = ur_connection_next(&manager.table, NULL);
 
 	while (connection) {
 		struct ur_cm_connection *next = ur_connection_next(&manager.table, connection);
 
-		if (connection->route.device == device &&
-		    ur_address_same_host(&connection->route.dest, host)) {
+		if (connection->route.device == device && goes_to(connection, address)) {
 			ur_endpoint_hear_nobody(&connection->endpoint, now);
 			settle(connection);
 		}
@@ -734,14 +754,14 @@ static void note_nobody(const struct ur_device *device, const union ur_sockaddr 
 }
 
 /* Believed if it names a connection by both its ids. */
-static void take_report(const struct ur_cm_message *knock, const union ur_sockaddr *host,
+static void take_report(const struct ur_cm_message *knock, const union ur_sockaddr *address,
 			uint64_t now)
 {
 	struct ur_cm_connection *connection = ur_connection_find(&manager.table, knock->local_id);
 
 	if (connection && connection->endpoint.remote_id == knock->remote_id &&
-	    ur_address_same_host(&connection->route.dest, host))
-		note_nobody(connection->route.device, host, now);
+	    goes_to(connection, address))
+		note_nobody(connection->route.device, address, now);
 }
 
 static const struct ur_knocker *find_knocker(int fd)
@@ -755,11 +775,12 @@ static const struct ur_knocker *find_knocker(int fd)
 
 static void read_knocker(const struct ur_knocker *knocker)
 {
-	union ur_sockaddr host;
+	union ur_sockaddr address;
 	struct ur_cm_message knock;
 
-	for (unsigned i = 0; i < MESSAGES_AT_ONCE && ur_knocker_hear(knocker, &host, &knock); i++)
-		take_report(&knock, &host, ur_clock_ns());
+	for (unsigned i = 0; i < MESSAGES_AT_ONCE && ur_knocker_hear(knocker, &address, &knock);
+	     i++)
+		take_report(&knock, &address, ur_clock_ns());
 }
 
 /* ---- Events ---- */

@@ -44,11 +44,11 @@ static bool has_something(const struct ur_knocker *knocker, int ms)
 static void assert_hears(const struct ur_knocker *knocker, const union ur_sockaddr *dest)
 {
 	struct ur_cm_message message;
-	union ur_sockaddr host;
+	union ur_sockaddr address;
 
 	assert_true(has_something(knocker, WAIT_MS));
-	assert_true(ur_knocker_hear(knocker, &host, &message));
-	assert_true(ur_address_same_host(&host, dest));
+	assert_true(ur_knocker_hear(knocker, &address, &message));
+	assert_true(ur_address_equal(&address, dest));
 	assert_int_equal(message.kind, UR_CM_MRA);
 	assert_int_equal(message.local_id, LOCAL_ID);
 	assert_int_equal(message.remote_id, REMOTE_ID);
@@ -57,9 +57,9 @@ static void assert_hears(const struct ur_knocker *knocker, const union ur_sockad
 static void assert_hears_nothing(const struct ur_knocker *knocker)
 {
 	struct ur_cm_message message;
-	union ur_sockaddr host;
+	union ur_sockaddr address;
 
-	assert_false(ur_knocker_hear(knocker, &host, &message));
+	assert_false(ur_knocker_hear(knocker, &address, &message));
 	assert_false(has_something(knocker, 0));
 }
 

@@ -32,6 +32,7 @@
 #define SERVICE    UR_CM_SERVICE_ID(PORT_SPACE, PORT)
 #define NUMBER     5
 #define PEER       "10.0.0.9"
+#define OWN_PORT   (UR_UDP_PORT + 2) /* of a peer that is a process of this host */
 #define PATIENCE_S 20
 
 static struct ur_device device;
@@ -46,6 +47,7 @@ static struct ur_claimed claimed; /* once, when claim_fd is readable */
 static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t seen_change = PTHREAD_COND_INITIALIZER;
 static struct ur_cm_message sent; /* the last */
+static uint16_t sent_to;          /* which port */
 static unsigned sent_count[UR_CM_APR + 1];
 static int users, other_users;
 static unsigned silenced; /* how often the claim was */
@@ -147,20 +149,24 @@ struct ur_device *ur_cm_device_of(const union ur_sockaddr *address)
 	return gid_index == OTHER_GID ? &other_device : &device;
 }
 
+/* Where what arrives is answered. */
+static uint16_t port_back = UR_UDP_PORT;
+
 int ur_cm_route_back(struct ur_device *of, const struct ur_path *from, uint16_t source_port,
 		     uint16_t dest_port, struct ur_cm_route *route)
 {
 	*route = (struct ur_cm_route){ .device = of, .path = *from, .dest = from->remote };
 	route->source = address_of(addresses[from->gid_index], source_port);
-	ur_address_set_port(&route->path.remote, UR_UDP_PORT);
+	ur_address_set_port(&route->path.remote, port_back);
 	ur_address_set_port(&route->dest, dest_port);
 	return 0;
 }
 
-static void note_sent(const struct ur_cm_message *message)
+static void note_sent(const struct ur_path *path, const struct ur_cm_message *message)
 {
 	pthread_mutex_lock(&seen_lock);
 	sent = *message;
+	sent_to = ur_address_port(&path->remote);
 	sent_count[message->kind]++;
 	pthread_cond_broadcast(&seen_change);
 	pthread_mutex_unlock(&seen_lock);
@@ -171,8 +177,7 @@ bool ur_gsi_try_send(struct ur_device *by, const struct ur_path *path,
 {
 	if (!ur_lock_for(&by->lock, ms))
 		return false;
-	assert_int_equal(ur_address_port(&path->remote), UR_UDP_PORT);
-	note_sent(message);
+	note_sent(path, message);
 	pthread_mutex_unlock(&by->lock);
 	return true;
 }
@@ -181,15 +186,16 @@ void ur_gsi_send(struct ur_device *by, const struct ur_path *path,
 		 const struct ur_cm_message *message)
 {
 	pthread_mutex_lock(&by->lock);
-	assert_int_equal(ur_address_port(&path->remote), UR_UDP_PORT);
-	note_sent(message);
+	note_sent(path, message);
 	pthread_mutex_unlock(&by->lock);
 }
 
-/* Knocks are noted, and a test says what is heard. */
+/* Knocks are noted, but at a port that somebody has, and a test says what is heard. */
 static struct ur_knocker knocker = { .fd = -1 };
+static uint16_t living_port;
 static unsigned knocks;
 static struct ur_cm_message report;
+static union ur_sockaddr reported = { .v4 = { .sin_family = AF_INET } };
 
 struct ur_knocker *ur_knocker_open(const union ur_sockaddr *source)
 {
@@ -207,11 +213,14 @@ void ur_knocker_close(struct ur_knocker *closed)
 void ur_knocker_send(const struct ur_knocker *by, const union ur_sockaddr *dest, uint32_t local_id,
 		     uint32_t remote_id)
 {
-	const union ur_sockaddr peer = address_of(PEER, UR_UDP_PORT);
+	const union ur_sockaddr peer = address_of(PEER, 0);
 
 	assert_ptr_equal(by, &knocker);
-	assert_true(ur_address_equal(dest, &peer));
+	assert_true(ur_address_same_host(dest, &peer));
+	if (ur_address_port(dest) == living_port)
+		return;
 	pthread_mutex_lock(&seen_lock);
+	reported = *dest;
 	knocks++;
 	report = (struct ur_cm_message){ .kind = UR_CM_MRA,
 					 .local_id = local_id,
@@ -227,8 +236,8 @@ bool ur_knocker_hear(const struct ur_knocker *by, union ur_sockaddr *dest,
 
 	if (read(by->fd, &count, sizeof(count)) < 0)
 		return false;
-	*dest = address_of(PEER, UR_UDP_PORT);
 	pthread_mutex_lock(&seen_lock);
+	*dest = reported;
 	*message = report;
 	pthread_mutex_unlock(&seen_lock);
 	return true;
@@ -974,6 +983,23 @@ static void messages_of_another_host_are_not_the_peers(void **state)
 	ur_cm_release(connection);
 }
 
+static void a_peer_of_this_host_is_spoken_to_at_its_own_port_once_it_has_replied(void **state)
+{
+	struct ur_cm_connection *connection = request();
+
+	(void)state;
+	assert_int_equal(sent_to, UR_UDP_PORT);
+	port_back = OWN_PORT;
+	arrive_answer(UR_CM_REP);
+	wait_for_event(0, UR_CM_EVENT_REPLIED);
+	assert_int_equal(ur_cm_ready(connection, NULL, 0), 0);
+	wait_for_sent(UR_CM_RTU, 1);
+	assert_int_equal(sent_to, OWN_PORT);
+	end(connection);
+	assert_int_equal(sent_to, OWN_PORT);
+	port_back = UR_UDP_PORT;
+}
+
 /* ---- In callbacks ---- */
 
 static void reject_at_once(void *user_data, const struct ur_cm_event *event)
@@ -1140,7 +1166,7 @@ static unsigned answer_knocks_until(unsigned events)
 	}
 }
 
-/* What is heard for one connection ends all to that host, requests as well. */
+/* What is heard for one connection ends all to that port, requests as well. */
 static void where_nobody_has_the_port_all_connections_end(void **state)
 {
 	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
@@ -1159,6 +1185,31 @@ static void where_nobody_has_the_port_all_connections_end(void **state)
 		      ((uintmax_t[]){ UR_CM_EVENT_DISCONNECTED, UR_CM_EVENT_REJECTED }), 2);
 	ur_cm_release(active);
 	ur_cm_release(passive);
+	ur_cm_unlisten(listener);
+}
+
+/* Of two processes of this host, each at its own port, one is gone. */
+static void where_another_has_its_port_the_connection_stays(void **state)
+{
+	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
+	struct ur_cm_connection *living, *gone;
+
+	(void)state;
+	peer_guid = UROCE_GUID;
+	living_port = OWN_PORT;
+	port_back = living_port;
+	living = accept_one(next_id++);
+	port_back = OWN_PORT + 1;
+	gone = accept_one(next_id++);
+	port_back = UR_UDP_PORT;
+	peer_guid = 0;
+	knocks = 0;
+	answer_knocks_until(5);
+	assert_int_equal(noted[4].kind, UR_CM_EVENT_DISCONNECTED);
+	assert_ptr_equal(noted[4].connection, gone);
+	ur_cm_release(gone);
+	end(living);
+	living_port = 0;
 	ur_cm_unlisten(listener);
 }
 
@@ -1388,12 +1439,14 @@ int main(void)
 		TEST(a_look_up_is_answered),
 		TEST(strangers_messages_are_answered),
 		TEST(messages_of_another_host_are_not_the_peers),
+		TEST(a_peer_of_this_host_is_spoken_to_at_its_own_port_once_it_has_replied),
 		TEST(a_request_may_be_released_in_its_callback),
 		TEST(listeners_may_change_in_a_callback),
 		TEST(no_callback_runs_after_unlisten_and_release),
 		TEST(events_wait_for_who_adopts_the_connection),
 		TEST(a_connection_that_has_ended_stays_until_it_is_released),
 		TEST(where_nobody_has_the_port_all_connections_end),
+		TEST(where_another_has_its_port_the_connection_stays),
 		TEST(what_is_heard_with_other_ids_ends_nothing),
 		TEST(a_flood_fills_no_more_than_the_backlog),
 		TEST(what_was_read_is_not_in_the_backlog),

@@ -4,12 +4,14 @@ A test program runs in a network of its own, with a /dev/shm of its own, so that
 free, disturbs nobody, and leaves nothing behind however it ends. Root is not needed for that.
 """
 
+import concurrent.futures
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pairs"))
 
@@ -46,7 +48,45 @@ def isolate():
     os.execvp("unshare", ["unshare", *user, "--net", "--mount", sys.executable, *sys.argv])
 
 
-def main():
+RESULT = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped")
+
+
+def test_names():
+    """All of the program's, as they are given on its command line."""
+    module = sys.modules["__main__"]
+    classes = unittest.defaultTestLoader.loadTestsFromModule(module)
+    return [test.id().partition(".")[2] for suite in classes for test in suite]
+
+
+def run_share(names):
+    """Runs these tests in a process of their own, to its end."""
+    command = [sys.executable, sys.argv[0], *names]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
+
+
+def run_in_parallel(processes):
+    """Shares the tests between so many processes, and says how all of them ended."""
+    names = test_names()
+    totals = [0, 0, 0]
+    failed = False
+    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
+        for run in pool.map(run_share, (names[i::processes] for i in range(processes))):
+            sys.stderr.write(run.stderr)
+            result = RESULT.search(run.stdout)
+            failed |= run.returncode != 0 or not result
+            counts = map(int, result.groups()) if result else (0, 1, 0)
+            totals = [total + count for total, count in zip(totals, counts)]
+    print("{} passed, {} failed, {} skipped".format(*totals), flush=True)
+    sys.exit(failed)
+
+
+def main(processes=1):
+    """
+    Tests that mostly wait may be shared between several processes. Those that are named on the
+    command line run in one.
+    """
+    if processes > 1 and len(sys.argv) == 1:
+        run_in_parallel(processes)
     isolate()
     pairs.main()
 

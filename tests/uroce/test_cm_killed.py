@@ -171,4 +171,4 @@ class OnTwoHosts(Killed, KilledTest):
 
 
 if __name__ == "__main__":
-    programs.main()
+    programs.main(processes=5)

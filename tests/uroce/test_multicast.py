@@ -1,11 +1,14 @@
 #!/usr/bin/python3
-"""Multicast: librdmacm's example mckey on uroce's devices. It sleeps for 3 s once it has joined."""
+"""
+Multicast: librdmacm's example mckey on uroce's devices. It sleeps for 3 s once it has joined, so a
+sender is started while its receivers sleep, which take what comes all the same.
+"""
 
 import signal
 import unittest
 
 import programs
-from programs import LOOPBACK, ProgramTest, counters, two_networks
+from programs import LOOPBACK, ProgramTest, counters, two_networks, wait_until
 
 MESSAGES = 20
 NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
@@ -23,11 +26,19 @@ class MulticastTest(ProgramTest):
             *("-m", group, "-b", side.address, *count, *arguments),
         )
 
-    def receive(self, sides, group, *arguments):
+    def wait_until_joined(self, receiver, queue_pairs=1):
+        def have_joined():
+            lines = [line for line in receiver.lines["out"] if "joined dgid" in line]
+            return len(lines) == queue_pairs
+
+        wait_until(self, have_joined, f"{queue_pairs} have joined")
+
+    def receive(self, sides, group, *arguments, queue_pairs=1):
         """Receivers that have joined."""
+        arguments = ("-c", str(queue_pairs), *arguments)
         receivers = [self.mckey(side, group, *arguments) for side in sides]
         for receiver in receivers:
-            receiver.wait_for("receiving data transfers", "out")
+            self.wait_until_joined(receiver, queue_pairs)
         return receivers
 
     def assert_received(self, receivers):
@@ -61,7 +72,7 @@ class OneHost(MulticastTest):
 
     def test_several_queue_pairs_of_a_process(self):
         """Each of them waits for all messages; the packets come once."""
-        peers = self.receive([LOOPBACK] * 2, GROUP, "-c", "4")
+        peers = self.receive([LOOPBACK] * 2, GROUP, queue_pairs=4)
         self.send(LOOPBACK, GROUP)
         self.assert_received(peers)
 
@@ -137,10 +148,10 @@ class TwoNetworks(MulticastTest):
             programs.call("ip", "-n", name, *"route add 224.0.0.0/4 dev eth0".split())
         arguments = ("-m", GROUP, "-C", "5")
         receiver = self.launch(self.sides[0], "mckey", *arguments)
-        receiver.wait_for("receiving data transfers", "out")
+        self.wait_until_joined(receiver)
         self.launch(self.sides[1], "mckey", "-s", *arguments).finish(0)
         receiver.finish(0)
 
 
 if __name__ == "__main__":
-    programs.main()
+    programs.main(processes=5)

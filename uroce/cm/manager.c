@@ -356,11 +356,15 @@ static void send_message(struct ur_device *device, const struct ur_path *path,
 		manager.patience_ms = 0;
 }
 
+/* Of who asked, and may be gone, the owner of port 4791 says so at once, in the peer's stead. */
 static void send_of_endpoint(struct ur_endpoint *endpoint, const struct ur_cm_message *message)
 {
 	const struct ur_cm_route *route = &((struct ur_cm_connection *)endpoint)->route;
+	struct ur_path path = route->path;
 
-	send_message(route->device, &route->path, message);
+	if (endpoint->state == UR_ENDPOINT_REP_SENT)
+		ur_address_set_port(&path.remote, UR_UDP_PORT);
+	send_message(route->device, &path, message);
 }
 
 /* NULL: it cannot be. */

@@ -9,7 +9,7 @@
 /* Where a connection goes. */
 struct ur_cm_route {
 	struct ur_device *device;
-	struct ur_path path; /* to UDP port 4791, or to a process of this host at its own */
+	struct ur_path path;      /* to UDP port 4791, or to a process of this host at its own */
 	union ur_sockaddr source; /* of the device; the port is the program's, see address.h */
 	union ur_sockaddr dest;   /* the port is the service's */
 };

@@ -983,6 +983,26 @@ static void messages_of_another_host_are_not_the_peers(void **state)
 	ur_cm_release(connection);
 }
 
+/* But for the reply, to which the owner of port 4791 says at once if nobody is there. */
+static void who_asks_on_this_host_is_spoken_to_at_its_own_port(void **state)
+{
+	struct ur_cm_listener *listener = listen_at("0.0.0.0", 0, note_event, NULL);
+	const struct ur_cm_params params = params_of(0x05000097);
+
+	(void)state;
+	port_back = OWN_PORT;
+	arrive_req(next_id++);
+	wait_for_event(0, UR_CM_EVENT_REQUESTED);
+	assert_int_equal(ur_cm_reply(noted[0].connection, &params), 0);
+	assert_int_equal(sent_to, UR_UDP_PORT);
+	arrive_answer(UR_CM_RTU);
+	wait_for_all_input();
+	end(noted[0].connection);
+	assert_int_equal(sent_to, OWN_PORT);
+	port_back = UR_UDP_PORT;
+	ur_cm_unlisten(listener);
+}
+
 static void a_peer_of_this_host_is_spoken_to_at_its_own_port_once_it_has_replied(void **state)
 {
 	struct ur_cm_connection *connection = request();
@@ -1439,6 +1459,7 @@ int main(void)
 		TEST(a_look_up_is_answered),
 		TEST(strangers_messages_are_answered),
 		TEST(messages_of_another_host_are_not_the_peers),
+		TEST(who_asks_on_this_host_is_spoken_to_at_its_own_port),
 		TEST(a_peer_of_this_host_is_spoken_to_at_its_own_port_once_it_has_replied),
 		TEST(a_request_may_be_released_in_its_callback),
 		TEST(listeners_may_change_in_a_callback),

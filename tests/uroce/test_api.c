@@ -665,6 +665,9 @@ static int attributes_of(enum ibv_qp_type type)
 		return ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	if (type == IBV_QPT_XRC_RECV)
 		return ~(IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+	if (type == IBV_QPT_UC)
+		return ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
+			 IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
 	return ~0;
 }
 
@@ -699,41 +702,69 @@ static void connect_to(unsigned i, const struct ibv_qp *peer)
 				     .retry_cnt = 7,
 				     .rnr_retry = 7,
 				     .max_rd_atomic = 1 },
-	       IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+	       IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 		       IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static void connect_queue_pairs(void)
+static void create_objects(void)
 {
-	struct ibv_qp_init_attr attr = {
-		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
-		.sq_sig_all = 1,
-	};
-
 	on.pd = ibv_alloc_pd(on.context);
 	on.channel = ibv_create_comp_channel(on.context);
 	on.cq = ibv_create_cq(on.context, 16, &on, on.channel, 0);
-	attr.send_cq = attr.recv_cq = on.cq;
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 2; i++)
 		on.mrs[i] = ibv_reg_mr(on.pd, memory[i], sizeof(memory[i]),
-				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-		on.qps[i] = ibv_create_qp(on.pd, &attr);
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+					       IBV_ACCESS_MW_BIND);
+}
+
+static struct ibv_qp_init_attr_ex init_attr(enum ibv_qp_type type)
+{
+	return (struct ibv_qp_init_attr_ex){
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = type,
+		.sq_sig_all = 1,
+		.send_cq = on.cq,
+		.recv_cq = on.cq,
+		.pd = on.pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+	};
+}
+
+static void connect_as(struct ibv_qp_init_attr_ex attr)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		on.qps[i] = ibv_create_qp_ex(on.context, &attr);
 		assert_non_null(on.qps[i]);
 	}
 	connect_to(0, on.qps[1]);
 	connect_to(1, on.qps[0]);
 }
 
-static void disconnect(void)
+static void connect_queue_pairs(void)
 {
-	for (unsigned i = 0; i < 2; i++) {
+	create_objects();
+	connect_as(init_attr(IBV_QPT_RC));
+}
+
+static void destroy_queue_pairs(void)
+{
+	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(ibv_destroy_qp(on.qps[i]), 0);
+}
+
+static void destroy_objects(void)
+{
+	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(ibv_dereg_mr(on.mrs[i]), 0);
-	}
 	assert_int_equal(ibv_destroy_cq(on.cq), 0);
 	assert_int_equal(ibv_destroy_comp_channel(on.channel), 0);
 	assert_int_equal(ibv_dealloc_pd(on.pd), 0);
+}
+
+static void disconnect(void)
+{
+	destroy_queue_pairs();
+	destroy_objects();
 }
 
 static void post_write(uint32_t rkey)
@@ -916,7 +947,7 @@ static void connect_extended(void)
 	create_halves();
 }
 
-static void post_receive(uint64_t wr_id)
+static void post_shared_receive(uint64_t wr_id)
 {
 	struct ibv_sge sge = { (uintptr_t)memory[1], sizeof(memory[1]), on.mrs[1]->lkey };
 	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
@@ -975,11 +1006,11 @@ static void test_an_extended_connection_reaches_a_queue_by_its_number(void **sta
 	(void)state;
 	connect_extended();
 	memset(memory[0], 0x21, sizeof(memory[0]));
-	post_receive(5);
+	post_shared_receive(5);
 	post_message(6, extended.srqn);
 	assert_arrives(6, 5);
 	memset(memory[0], 0x22, sizeof(memory[0]));
-	post_receive(7);
+	post_shared_receive(7);
 	assert_int_equal(build_message(8, false), EINVAL);
 	assert_int_equal(build_message(8, true), 0);
 	assert_arrives(8, 7);
@@ -1024,6 +1055,234 @@ static void test_both_halves_say_what_they_are(void **state)
 	disconnect();
 	assert_int_equal(ibv_close_xrcd(extended.xrcd), 0);
 }
+
+/* ---- Unreliable connections ---- */
+
+#define UC_OPS                                                                            \
+	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE | \
+	 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW)
+#define IMM 0x12345678
+
+static struct ibv_sge all_of(unsigned i)
+{
+	return (struct ibv_sge){ .addr = (uintptr_t)memory[i],
+				 .length = sizeof(memory[i]),
+				 .lkey = on.mrs[i]->lkey };
+}
+
+/* into: which memory. */
+static void post_receive(unsigned into)
+{
+	struct ibv_sge sge = all_of(into);
+	struct ibv_recv_wr wr = { .wr_id = 9, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	assert_int_equal(on.qps[1]->srq ? ibv_post_srq_recv(on.qps[1]->srq, &wr, &bad)
+					: ibv_post_recv(on.qps[1], &wr, &bad),
+			 0);
+}
+
+static int post_operation(enum ibv_wr_opcode opcode)
+{
+	struct ibv_sge sge = all_of(0);
+	struct ibv_send_wr wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = opcode };
+	struct ibv_send_wr *bad;
+
+	wr.imm_data = htonl(IMM);
+	wr.wr.rdma.remote_addr = (uintptr_t)memory[1];
+	wr.wr.rdma.rkey = on.mrs[1]->rkey;
+	return ibv_post_send(on.qps[0], &wr, &bad);
+}
+
+static void stage(struct ibv_qp_ex *qp, enum ibv_wr_opcode opcode)
+{
+	uint64_t target = (uintptr_t)memory[1];
+
+	if (opcode == IBV_WR_SEND)
+		ibv_wr_send(qp);
+	else if (opcode == IBV_WR_SEND_WITH_IMM)
+		ibv_wr_send_imm(qp, htonl(IMM));
+	else if (opcode == IBV_WR_RDMA_WRITE)
+		ibv_wr_rdma_write(qp, on.mrs[1]->rkey, target);
+	else
+		ibv_wr_rdma_write_imm(qp, on.mrs[1]->rkey, target, htonl(IMM));
+}
+
+static int stage_operation(enum ibv_wr_opcode opcode)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(on.qps[0]);
+
+	ibv_wr_start(qp);
+	qp->wr_id = 7;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	stage(qp, opcode);
+	ibv_wr_set_sge(qp, on.mrs[0]->lkey, (uintptr_t)memory[0], sizeof(memory[0]));
+	return ibv_wr_complete(qp);
+}
+
+/* A write says nothing at the other side. */
+static void wait_for_memory(void)
+{
+	const volatile char *last = &memory[1][sizeof(memory[1]) - 1];
+
+	while (*last != memory[0][sizeof(memory[0]) - 1])
+		continue;
+}
+
+static void assert_receive_of(const struct ibv_wc *wc, enum ibv_wr_opcode opcode)
+{
+	bool is_write = opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	bool has_imm = is_write || opcode == IBV_WR_SEND_WITH_IMM;
+
+	assert_int_equal(wc->wr_id, 9);
+	assert_int_equal(wc->opcode, is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
+	assert_int_equal(wc->byte_len, sizeof(memory[0]));
+	assert_int_equal(wc->qp_num, on.qps[1]->qp_num);
+	assert_int_equal(wc->wc_flags, has_imm ? IBV_WC_WITH_IMM : 0);
+	if (has_imm)
+		assert_int_equal(wc->imm_data, htonl(IMM));
+}
+
+/* The two sides' completions come in any order. */
+static void assert_done(enum ibv_wr_opcode opcode)
+{
+	for (unsigned left = opcode == IBV_WR_RDMA_WRITE ? 1 : 2; left > 0; left--) {
+		struct ibv_wc wc = wait_for_completion();
+
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		if (wc.opcode & IBV_WC_RECV)
+			assert_receive_of(&wc, opcode);
+		else
+			assert_int_equal(wc.wr_id, 7);
+	}
+	wait_for_memory();
+	assert_memory_equal(memory[1], memory[0], sizeof(memory[0]));
+}
+
+static void assert_all_operations(int (*request)(enum ibv_wr_opcode opcode))
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+						      IBV_WR_RDMA_WRITE,
+						      IBV_WR_RDMA_WRITE_WITH_IMM };
+
+	for (size_t i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
+		memset(memory[0], (int)i + 1, sizeof(memory[0]));
+		memset(memory[1], 0, sizeof(memory[1]));
+		if (opcodes[i] != IBV_WR_RDMA_WRITE)
+			post_receive(1);
+		assert_int_equal(request(opcodes[i]), 0);
+		assert_done(opcodes[i]);
+	}
+}
+
+static void test_an_unreliable_connection_has_its_operations(void **state)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	(void)state;
+	create_objects();
+	connect_as(init_attr(IBV_QPT_UC));
+	assert_int_equal(ibv_query_qp(on.qps[0], &attr, IBV_QP_STATE, &init), 0);
+	assert_int_equal(attr.qp_state, IBV_QPS_RTS);
+	assert_int_equal(init.qp_type, IBV_QPT_UC);
+	assert_all_operations(post_operation);
+	assert_int_equal(post_operation(IBV_WR_RDMA_READ), EINVAL);
+	assert_int_equal(post_operation(IBV_WR_SEND_WITH_INV), EINVAL);
+	assert_int_equal(post_operation(IBV_WR_ATOMIC_FETCH_AND_ADD), EINVAL);
+	assert_string_equal(other_verbs_called(), "");
+	disconnect();
+}
+
+static void test_an_unreliable_connection_is_extended_and_shares_receives(void **state)
+{
+	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_qp_init_attr_ex attr;
+
+	(void)state;
+	create_objects();
+	attr = init_attr(IBV_QPT_UC);
+	attr.srq = ibv_create_srq(on.pd, &srq_attr);
+	attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	attr.send_ops_flags = UC_OPS | IBV_QP_EX_WITH_RDMA_READ;
+	assert_null(ibv_create_qp_ex(on.context, &attr));
+	assert_int_equal(errno, EOPNOTSUPP);
+	attr.send_ops_flags = UC_OPS;
+	connect_as(attr);
+	assert_all_operations(stage_operation);
+	destroy_queue_pairs();
+	assert_int_equal(ibv_destroy_srq(attr.srq), 0);
+	destroy_objects();
+}
+
+static void stage_bind(struct ibv_mw *mw, uint32_t rkey)
+{
+	const struct ibv_mw_bind_info info = { .mr = on.mrs[1],
+					       .addr = (uintptr_t)memory[1],
+					       .length = sizeof(memory[1]),
+					       .mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(on.qps[1]);
+
+	ibv_wr_start(qp);
+	qp->wr_id = 8;
+	ibv_wr_bind_mw(qp, mw, rkey, &info);
+	assert_int_equal(ibv_wr_complete(qp), 0);
+}
+
+static void stage_invalidation(uint32_t rkey)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(on.qps[1]);
+
+	ibv_wr_start(qp);
+	qp->wr_id = 8;
+	ibv_wr_local_inv(qp, rkey);
+	assert_int_equal(ibv_wr_complete(qp), 0);
+}
+
+static void assert_local(enum ibv_wc_opcode opcode)
+{
+	struct ibv_wc wc = wait_for_completion();
+
+	assert_int_equal(wc.wr_id, 8);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(wc.opcode, opcode);
+}
+
+static void test_an_unreliable_connection_binds_windows(void **state)
+{
+	struct ibv_qp_init_attr_ex attr;
+	struct ibv_mw *mw;
+	uint32_t rkey;
+
+	(void)state;
+	create_objects();
+	attr = init_attr(IBV_QPT_UC);
+	attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	attr.send_ops_flags = UC_OPS;
+	connect_as(attr);
+	mw = ibv_alloc_mw(on.pd, IBV_MW_TYPE_2);
+	rkey = ibv_inc_rkey(mw->rkey);
+	stage_bind(mw, rkey);
+	assert_local(IBV_WC_BIND_MW);
+	memset(memory[0], 0x7c, sizeof(memory[0]));
+	memset(memory[1], 0, sizeof(memory[1]));
+	post_write(rkey);
+	assert_done(IBV_WR_RDMA_WRITE);
+	stage_invalidation(rkey);
+	assert_local(IBV_WC_LOCAL_INV);
+	/* A write that is dropped; the message behind it, which goes elsewhere, says when. */
+	memset(memory[1], 0, sizeof(memory[1]));
+	post_receive(0);
+	post_write(rkey);
+	assert_int_equal(post_operation(IBV_WR_SEND), 0);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(wait_for_completion().status, IBV_WC_SUCCESS);
+	for (size_t i = 0; i < sizeof(memory[1]); i++)
+		assert_int_equal(memory[1][i], 0);
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	disconnect();
+}
+
+/* ---- Ends ---- */
 
 static void test_an_event_of_a_queue_pair_is_read_and_acknowledged(void **state)
 {
@@ -1099,6 +1358,9 @@ int main(void)
 		api_test(test_a_window_is_bound_and_taken_back),
 		api_test(test_an_extended_connection_reaches_a_queue_by_its_number),
 		api_test(test_both_halves_say_what_they_are),
+		api_test(test_an_unreliable_connection_has_its_operations),
+		api_test(test_an_unreliable_connection_is_extended_and_shares_receives),
+		api_test(test_an_unreliable_connection_binds_windows),
 		api_test(test_an_event_of_a_queue_pair_is_read_and_acknowledged),
 		api_test(test_a_context_that_is_closed_too_early_stops_its_queue_pairs),
 		api_test(test_a_forked_child_ends_as_any_other),

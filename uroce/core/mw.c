@@ -170,7 +170,7 @@ static void attach(struct ur_mw *mw, struct ur_qp *qp, struct ur_mr *mr, char *m
 		add_to_qp(mw, qp);
 }
 
-enum ibv_wc_status ur_mw_bind(struct ur_qp *qp, const struct ur_mw_bind *bind)
+static enum ibv_wc_status bind_window(struct ur_qp *qp, const struct ur_mw_bind *bind)
 {
 	struct ur_key_table *keys = &qp->device->keys;
 	struct ur_mw *mw = find_window(qp->device, bind);
@@ -203,7 +203,7 @@ static struct ur_mw *find_bound(const struct ur_qp *qp, uint32_t key)
 	return mw && mw->pd == qp->pd && mw->qp ? mw : NULL;
 }
 
-enum ibv_wc_status ur_mw_invalidate_locally(const struct ur_qp *qp, uint32_t key)
+static enum ibv_wc_status invalidate(const struct ur_qp *qp, uint32_t key)
 {
 	struct ur_mw *mw = find_bound(qp, key);
 
@@ -211,6 +211,12 @@ enum ibv_wc_status ur_mw_invalidate_locally(const struct ur_qp *qp, uint32_t key
 		return IBV_WC_MW_BIND_ERR;
 	unbind(mw);
 	return IBV_WC_SUCCESS;
+}
+
+enum ibv_wc_status ur_mw_execute(struct ur_qp *qp, const struct ur_send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_BIND_MW ? bind_window(qp, &wqe->bind)
+					     : invalidate(qp, wqe->invalidate_rkey);
 }
 
 bool ur_mw_invalidate_remotely(const struct ur_qp *qp, uint32_t key)

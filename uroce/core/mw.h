@@ -17,6 +17,7 @@
 struct ur_device;
 struct ur_pd;
 struct ur_qp;
+struct ur_send_wqe;
 
 /* The rest is guarded by the device's lock, and set while it is bound. */
 struct ur_mw {
@@ -64,11 +65,10 @@ static inline uint32_t ur_mw_next_key(uint32_t key)
 /* ---- Device's lock held ---- */
 
 /*
- * Executes IBV_WR_BIND_MW and IBV_WR_LOCAL_INV, when the entry's turn in the send queue comes. Return what
+ * Executes IBV_WR_BIND_MW and IBV_WR_LOCAL_INV, when the entry's turn in the send queue comes. Returns what
  * it completes with: IBV_WC_SUCCESS or IBV_WC_MW_BIND_ERR.
  */
-enum ibv_wc_status ur_mw_bind(struct ur_qp *qp, const struct ur_mw_bind *bind);
-enum ibv_wc_status ur_mw_invalidate_locally(const struct ur_qp *qp, uint32_t key);
+enum ibv_wc_status ur_mw_execute(struct ur_qp *qp, const struct ur_send_wqe *wqe);
 
 /* A peer gives a key back. Returns false if it is none that it may: only a window of type 2, bound
  * through this queue pair. */

@@ -430,12 +430,6 @@ static void pass_local(struct ur_qp *qp)
 	complete_finished(qp);
 }
 
-static enum ibv_wc_status execute_locally(struct ur_qp *qp, const struct ur_send_wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_BIND_MW ? ur_mw_bind(qp, &wqe->bind)
-					     : ur_mw_invalidate_locally(qp, wqe->invalidate_rkey);
-}
-
 /* What makes an entry impossible before any packet of it is sent. */
 static enum ibv_wc_status check_entry(const struct ur_qp *qp, const struct ur_send_wqe *wqe)
 {
@@ -459,7 +453,7 @@ static void begin(struct ur_qp *qp, struct ur_send_wqe *wqe)
 	struct ur_requester *r = &qp->requester;
 
 	wqe->first_psn = r->next_psn;
-	wqe->status = ur_send_wqe_is_local(wqe) ? execute_locally(qp, wqe) : check_entry(qp, wqe);
+	wqe->status = ur_send_wqe_is_local(wqe) ? ur_mw_execute(qp, wqe) : check_entry(qp, wqe);
 	/* One that fails is not sent: it takes a number only so that it does not count as done. */
 	wqe->packets = wqe->status == IBV_WC_SUCCESS ? packets_of(qp, wqe) : 1;
 	/* The peer counts each request for a part of a read as a message. */

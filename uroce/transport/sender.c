@@ -19,12 +19,26 @@ static bool is_fresh(const struct ur_qp *qp)
 	return qp->requester.current == qp->sq.next;
 }
 
-/* Gives the current entry its numbers. */
+static void begin_local(struct ur_qp *qp, struct ur_send_wqe *wqe)
+{
+	wqe->status = ur_mw_execute(qp, wqe);
+	wqe->packets = 0;
+}
+
+static void begin_message(const struct ur_qp *qp, struct ur_send_wqe *wqe)
+{
+	wqe->status = wqe->length > UR_MAX_MESSAGE ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+	wqe->packets = ur_segment_count(wqe->length, qp->mtu);
+}
+
+/* Gives the current entry its numbers, and executes it if that needs no packets. */
 static void begin(struct ur_qp *qp, struct ur_send_wqe *wqe)
 {
 	wqe->first_psn = qp->requester.next_psn;
-	wqe->status = wqe->length > UR_MAX_MESSAGE ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
-	wqe->packets = ur_segment_count(wqe->length, qp->mtu);
+	if (ur_send_wqe_is_local(wqe))
+		begin_local(qp, wqe);
+	else
+		begin_message(qp, wqe);
 	qp->sq.next++;
 }
 
@@ -80,8 +94,12 @@ static bool send_next(struct ur_qp *qp)
 
 	if (is_fresh(qp))
 		begin(qp, wqe);
-	if (wqe->status == IBV_WC_SUCCESS)
+	if (wqe->status != IBV_WC_SUCCESS)
+		return false;
+	if (wqe->packets > 0)
 		send_packet(qp, wqe);
+	else
+		qp->requester.current++;
 	return wqe->status == IBV_WC_SUCCESS;
 }
 

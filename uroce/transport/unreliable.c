@@ -13,7 +13,7 @@ int ur_unreliable_check(const struct ur_send_wqe *wqe)
 {
 	bool is_send = wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM;
 
-	return is_send || ur_is_write(wqe) ? 0 : EINVAL;
+	return is_send || ur_is_write(wqe) || ur_send_wqe_is_local(wqe) ? 0 : EINVAL;
 }
 
 struct ur_packet ur_unreliable_packet(const struct ur_qp *qp, const struct ur_send_wqe *wqe,

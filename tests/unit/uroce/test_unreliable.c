@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../../../uroce/core/clock.h"
+#include "../../../uroce/core/mw.h"
 #include "../../../uroce/transport/psn.h"
 #include "../../../uroce/transport/sender.h"
 
@@ -219,10 +220,10 @@ static void there_are_no_other_operations(void **state)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
 						      IBV_WR_ATOMIC_FETCH_AND_ADD,
-						      IBV_WR_SEND_WITH_INV, IBV_WR_LOCAL_INV };
+						      IBV_WR_SEND_WITH_INV };
 
 	(void)state;
-	for (unsigned i = 0; i < 5; i++) {
+	for (unsigned i = 0; i < 4; i++) {
 		struct ibv_sge sge = simulation_sge(&a, 0, 8);
 		struct ibv_send_wr wr = simulation_wr(opcodes[i], &sge, 1), *bad = NULL;
 
@@ -598,6 +599,127 @@ static void a_peer_that_never_has_room_is_sent_to_in_the_end(void **state)
 	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
 }
 
+/* ---- Windows ---- */
+
+static struct {
+	struct ur_mr *mr; /* all of b's memory, for windows only */
+	struct ur_mw *mw; /* of type 2 */
+} window;
+
+static int setup_window(void **state)
+{
+	setup(state);
+	window.mr = ur_mr_register(b.pd, b.memory, MEMORY_SIZE, UR_NO_IOVA,
+				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	window.mw = ur_mw_alloc(b.pd, IBV_MW_TYPE_2);
+	return window.mr && window.mw ? 0 : -1;
+}
+
+static int teardown_window(void **state)
+{
+	assert_int_equal(ur_mw_dealloc(window.mw), 0);
+	assert_int_equal(ur_mr_deregister(window.mr), 0);
+	return teardown(state);
+}
+
+/* Returns the window's key. */
+static uint32_t post_bind(uint64_t wr_id)
+{
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_BIND_MW, NULL, wr_id);
+
+	wr.bind_mw.mw = &window.mw->verbs;
+	wr.bind_mw.rkey = ibv_inc_rkey(window.mw->verbs.rkey);
+	wr.bind_mw.bind_info =
+		(struct ibv_mw_bind_info){ .mr = &window.mr->verbs,
+					   .addr = (uintptr_t)b.memory + RECEIVE_AT,
+					   .length = LONG,
+					   .mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	simulation_post_send(&b, &wr);
+	return wr.bind_mw.rkey;
+}
+
+static void post_invalidate(uint32_t key, uint64_t wr_id)
+{
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_LOCAL_INV, NULL, wr_id);
+
+	wr.invalidate_rkey = key;
+	simulation_post_send(&b, &wr);
+}
+
+/* a writes, and is never told whether it could. Returns whether it has come. */
+static bool writes_by(uint32_t key, uint64_t offset)
+{
+	struct ibv_sge sge = simulation_sge(&a, 0, LONG);
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_RDMA_WRITE, &sge, 1);
+	uint8_t *target = b.memory + RECEIVE_AT + offset;
+
+	memset(target, 0, LONG);
+	wr.wr.rdma.remote_addr = (uintptr_t)target;
+	wr.wr.rdma.rkey = key;
+	simulation_post_send(&a, &wr);
+	simulation_settle();
+	assert_completion(a.send_cq, 1, IBV_WC_SUCCESS);
+	if (memcmp(target, a.memory, LONG) == 0)
+		return true;
+	assert_all_bytes(target, LONG, 0);
+	return false;
+}
+
+static void a_window_is_bound_and_taken_back(void **state)
+{
+	uint32_t key = post_bind(5);
+
+	(void)state;
+	assert_int_equal(assert_completion(b.send_cq, 5, IBV_WC_SUCCESS).opcode, IBV_WC_BIND_MW);
+	assert_true(writes_by(key, 0));
+	assert_false(writes_by(key, 1));
+	assert_int_equal(b.device.counters.rx_refused, 1);
+	post_invalidate(key, 6);
+	assert_int_equal(assert_completion(b.send_cq, 6, IBV_WC_SUCCESS).opcode, IBV_WC_LOCAL_INV);
+	assert_false(writes_by(key, 0));
+	assert_int_equal(b.qp->requester.next_psn, config.psn);
+}
+
+static void a_bind_that_fails_ends_the_send_queue_only(void **state)
+{
+	uint32_t key = post_bind(5);
+
+	(void)state;
+	assert_completion(b.send_cq, 5, IBV_WC_SUCCESS);
+	/* Type 2 is taken back before it is bound anew. */
+	post_bind(6);
+	assert_int_equal(assert_completion(b.send_cq, 6, IBV_WC_MW_BIND_ERR).opcode,
+			 IBV_WC_BIND_MW);
+	assert_int_equal(b.qp->attr.qp_state, IBV_QPS_SQE);
+	post_invalidate(key, 7);
+	assert_completion(b.send_cq, 7, IBV_WC_WR_FLUSH_ERR);
+	assert_true(writes_by(key, 0));
+}
+
+static void a_window_waits_for_its_turn_and_is_bound_once(void **state)
+{
+	struct ibv_sge sge = simulation_sge(&b, 0, LONG);
+	struct ibv_send_wr wr = simulation_wr(IBV_WR_RDMA_WRITE, &sge, 4);
+
+	(void)state;
+	simulation_block(true);
+	simulation_post_send(&b, &wr);
+	post_bind(5);
+	assert_null(window.mw->mr);
+	simulation_block(false);
+	ur_qp_transmit(b.qp, simulation_now());
+	assert_completion(b.send_cq, 4, IBV_WC_SUCCESS);
+	assert_completion(b.send_cq, 5, IBV_WC_SUCCESS);
+	/* The write goes back, as if it had been among what the system did not take. */
+	b.qp->sq.head -= 2;
+	ur_sender_unsent(b.qp, ur_psn_add(config.psn, 2));
+	ur_qp_transmit(b.qp, simulation_now());
+	assert_completion(b.send_cq, 4, IBV_WC_SUCCESS);
+	assert_completion(b.send_cq, 5, IBV_WC_SUCCESS);
+	assert_int_equal(b.qp->requester.next_psn, ur_psn_add(config.psn, 6));
+	simulation_settle();
+}
+
 /* ---- States ---- */
 
 static void the_first_message_establishes_the_connection(void **state)
@@ -633,6 +755,7 @@ static void the_first_message_establishes_the_connection(void **state)
 }
 
 #define uc_test(test)        cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define window_test(test)    cmocka_unit_test_setup_teardown(test, setup_window, teardown_window)
 #define with_setup(test, by) cmocka_unit_test_setup_teardown(test, by, teardown)
 
 int main(void)
@@ -662,6 +785,9 @@ int main(void)
 		uc_test(a_burst_ends_and_the_queue_pair_goes_on),
 		uc_test(a_peer_without_room_is_waited_for),
 		uc_test(a_peer_that_never_has_room_is_sent_to_in_the_end),
+		window_test(a_window_is_bound_and_taken_back),
+		window_test(a_bind_that_fails_ends_the_send_queue_only),
+		window_test(a_window_waits_for_its_turn_and_is_bound_once),
 		uc_test(the_first_message_establishes_the_connection),
 	};
 

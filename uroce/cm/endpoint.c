@@ -615,8 +615,12 @@ static void miss(struct ur_endpoint *endpoint, uint64_t now)
 /* Who does not know the peer yet asks whoever has the port. */
 static bool can_be_missed(const struct ur_endpoint *endpoint)
 {
-	return endpoint->peer_is_uroce || endpoint->state == UR_ENDPOINT_REQ_SENT ||
-	       endpoint->state == UR_ENDPOINT_SIDR_REQ_SENT;
+	bool asks_anybody = endpoint->state == UR_ENDPOINT_REQ_SENT ||
+			    endpoint->state == UR_ENDPOINT_SIDR_REQ_SENT;
+
+	/* Of the other states none asks, so that nothing the peer could say would be heard. */
+	return asks_anybody ||
+	       (endpoint->peer_is_uroce && (is_at_rest(endpoint) || is_asking(endpoint)));
 }
 
 void ur_endpoint_hear_nobody(struct ur_endpoint *endpoint, uint64_t now)

@@ -1,6 +1,7 @@
 #include "multicast.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "../core/context.h"
@@ -10,6 +11,26 @@
 
 /* As Linux has it. */
 #define HOP_LIMIT 64
+
+/* Guards the memberships of all ids, but for their events. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- A process that is forked off ---- */
+
+static void lock_all(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void unlock_all(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void prepare_for_forks(void)
+{
+	pthread_atfork(lock_all, unlock_all, unlock_all);
+}
 
 /* ---- To join ---- */
 
@@ -56,16 +77,20 @@ static struct ur_event *make_event(struct ur_cm_id *id, const struct ur_membersh
 static struct ur_membership *create(struct ur_cm_id *id, const union ur_sockaddr *address,
 				    bool send_only)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct ur_membership *membership = calloc(1, sizeof(*membership));
 
 	if (!membership)
 		return NULL;
+	pthread_once(&once, prepare_for_forks);
 	membership->address = *address;
 	membership->gid = ur_cm_gid_of(address);
 	membership->send_only = send_only;
+	ur_event_source_join(&membership->events, &id->events);
+	pthread_mutex_lock(&lock);
 	membership->next = id->memberships;
 	id->memberships = membership;
-	ur_event_source_join(&membership->events, &id->events);
+	pthread_mutex_unlock(&lock);
 	return membership;
 }
 
@@ -93,40 +118,59 @@ int ur_id_join(struct ur_cm_id *id, const union ur_sockaddr *address, bool send_
 
 int ur_membership_attach(struct ur_membership *membership, struct ibv_qp *qp)
 {
-	int error;
+	int error = 0;
 
 	if (!qp || membership->send_only)
 		return 0;
-	error = ur_group_attach((struct ur_qp *)qp, &membership->gid);
-	if (!error)
-		membership->qp = qp;
+	pthread_mutex_lock(&lock);
+	if (!membership->left)
+		error = ur_group_attach((struct ur_qp *)qp, &membership->gid);
+	membership->attached = !membership->left && !error;
+	pthread_mutex_unlock(&lock);
 	return error;
 }
 
-/* Fails where the program has detached it before. */
-static void detach(struct ur_membership *membership)
+/* Lock held. Fails where the program has detached it before. */
+static void detach(const struct ur_cm_id *id, struct ur_membership *membership)
 {
-	if (membership->qp)
-		ur_group_detach((struct ur_qp *)membership->qp, &membership->gid);
-	membership->qp = NULL;
+	if (membership->attached && id->verbs.qp)
+		ur_group_detach((struct ur_qp *)id->verbs.qp, &membership->gid);
+	membership->attached = false;
 }
 
 void ur_id_detach_all(struct ur_cm_id *id)
 {
+	pthread_mutex_lock(&lock);
 	for (struct ur_membership *m = id->memberships; m; m = m->next)
-		detach(m);
+		detach(id, m);
+	pthread_mutex_unlock(&lock);
 }
 
 /* ---- To leave ---- */
 
-/* Takes the one that link points to out of the list. */
-static void leave(struct ur_membership **link)
+/* Takes it out of the list. address: NULL, any of them. NULL: it is not there. */
+static struct ur_membership *take(struct ur_cm_id *id, const union ur_sockaddr *address)
 {
-	struct ur_membership *membership = *link;
+	struct ur_membership **link = &id->memberships, *found;
+
+	pthread_mutex_lock(&lock);
+	while (*link && address && !ur_address_same_host(&(*link)->address, address))
+		link = &(*link)->next;
+	found = *link;
+	if (found) {
+		*link = found->next;
+		found->left = true;
+		detach(id, found);
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+/* Who is reading an event of it may use it until that is acknowledged. */
+static void end(struct ur_membership *membership)
+{
 	struct ur_event *event;
 
-	*link = membership->next;
-	detach(membership);
 	while ((event = ur_event_withdraw(&membership->events)))
 		free(event);
 	ur_event_wait_acknowledged(&membership->events);
@@ -136,20 +180,20 @@ static void leave(struct ur_membership **link)
 
 int ur_id_leave(struct ur_cm_id *id, const union ur_sockaddr *address)
 {
-	struct ur_membership **link = &id->memberships;
+	struct ur_membership *membership = take(id, address);
 
-	while (*link && !ur_address_same_host(&(*link)->address, address))
-		link = &(*link)->next;
-	if (!*link)
+	if (!membership)
 		return EADDRNOTAVAIL;
-	leave(link);
+	end(membership);
 	return 0;
 }
 
 void ur_id_leave_all(struct ur_cm_id *id)
 {
-	while (id->memberships)
-		leave(&id->memberships);
+	struct ur_membership *membership;
+
+	while ((membership = take(id, NULL)))
+		end(membership);
 }
 
 int ur_id_move_memberships(struct ur_cm_id *id)

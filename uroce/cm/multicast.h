@@ -15,7 +15,8 @@ struct ur_membership {
 	union ur_sockaddr address;
 	union ibv_gid gid;
 	bool send_only;
-	struct ibv_qp *qp; /* that was attached; NULL: none */
+	bool attached; /* the id's queue pair is; */
+	bool left;     /* and is not to be any more */
 };
 
 /* That an event (RDMA_CM_EVENT_MULTICAST_JOIN) is of. */

@@ -938,6 +938,19 @@ static void a_peer_with_a_kernels_device_is_never_asked(void **state)
 	assert_int_equal(active.knocks + passive.knocks, 0);
 }
 
+static void who_asks_nothing_is_not_ended_by_what_others_hear(void **state)
+{
+	(void)state;
+	guid = UROCE_GUID;
+	go_to_req_rcvd();
+	for (unsigned i = 0; i < 3; i++) {
+		ur_endpoint_hear_nobody(&passive.endpoint, now);
+		run_for(1000 * MS);
+	}
+	ASSERT_STATES(REQ_SENT, REQ_RCVD);
+	ASSERT_EVENTS(passive, REQUESTED);
+}
+
 static void its_request_for_an_alternate_path_is_answered(void **state)
 {
 	struct ur_cm_message lap = { .kind = UR_CM_LAP,
@@ -1273,6 +1286,7 @@ int main(void)
 		TEST(peers_that_live_stay_connected),
 		TEST(the_active_side_asks_when_the_passive_one_is_not_heard),
 		TEST(a_peer_with_a_kernels_device_is_never_asked),
+		TEST(who_asks_nothing_is_not_ended_by_what_others_hear),
 		TEST(its_request_for_an_alternate_path_is_answered),
 		TEST(a_peer_that_was_killed_has_disconnected),
 		TEST(a_peer_whose_port_nobody_has_has_disconnected),

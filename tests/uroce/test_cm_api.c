@@ -741,6 +741,80 @@ static void test_calls_without_a_channel_wait(void **state)
 	rdma_destroy_ep(listener);
 }
 
+/* The one that connects sends it in front of what the program gives then. */
+static struct rdma_cm_id *create_ep_with_data(char *data, size_t length)
+{
+	struct rdma_addrinfo hints = { .ai_flags = RAI_NUMERICHOST,
+				       .ai_port_space = RDMA_PS_TCP,
+				       .ai_connect = data,
+				       .ai_connect_len = length };
+	struct rdma_addrinfo *found;
+	struct rdma_cm_id *id;
+	char service[8];
+
+	snprintf(service, sizeof(service), "%u", listener_port());
+	assert_int_equal(rdma_getaddrinfo("127.0.0.1", service, &hints, &found), 0);
+	assert_int_equal(found->ai_connect_len, length);
+	assert_int_equal(rdma_create_ep(&id, found, NULL, NULL), 0);
+	rdma_freeaddrinfo(found);
+	return id;
+}
+
+static void assert_asks_with(const struct rdma_conn_param *given, const char *text)
+{
+	struct rdma_conn_param param = *given;
+	struct rdma_cm_event *event;
+
+	on.ids[CLIENT] = create_ep_with_data((char[]){ "front" }, 5);
+	assert_int_equal(rdma_migrate_id(on.ids[CLIENT], on.channels[CLIENT]), 0);
+	assert_int_equal(rdma_connect(on.ids[CLIENT], &param), 0);
+	event = wait_for(on.channels[SERVER], RDMA_CM_EVENT_CONNECT_REQUEST);
+	on.ids[SERVER] = event->id;
+	assert_private(event->param.conn.private_data, event->param.conn.private_data_len, text,
+		       ROOM_OF_CONNECT);
+	acknowledge(event);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(rdma_destroy_id(on.ids[i]), 0);
+		on.ids[i] = NULL;
+	}
+}
+
+static void test_an_endpoint_sends_its_data_in_front(void **state)
+{
+	struct rdma_conn_param param = { .qp_num = 0x123 };
+	struct rdma_cm_id *id;
+	char data[UINT8_MAX + 1] = { 0 };
+
+	(void)state;
+	listen_at("127.0.0.1", RDMA_PS_TCP);
+	assert_asks_with(&param, "front");
+	param.private_data = " and back";
+	param.private_data_len = 9;
+	assert_asks_with(&param, "front and back");
+
+	/* Together they have the room that there is. */
+	id = create_ep_with_data(data, ROOM_OF_CONNECT - 8);
+	assert_fails(EINVAL, rdma_connect(id, &param));
+	rdma_destroy_ep(id);
+}
+
+static void test_connect_data_must_be_there_and_fit(void **state)
+{
+	char data[UINT8_MAX + 1] = { 0 };
+	struct rdma_addrinfo to = { .ai_port_space = RDMA_PS_TCP,
+				    .ai_qp_type = IBV_QPT_RC,
+				    .ai_dst_addr = address_of("127.0.0.1", 1),
+				    .ai_dst_len = sizeof(struct sockaddr_in),
+				    .ai_connect_len = 1 };
+	struct rdma_cm_id *id;
+
+	(void)state;
+	assert_fails(EINVAL, rdma_create_ep(&id, &to, NULL, NULL));
+	to.ai_connect = data;
+	to.ai_connect_len = sizeof(data);
+	assert_fails(EINVAL, rdma_create_ep(&id, &to, NULL, NULL));
+}
+
 static void test_a_call_that_waits_says_what_went_wrong(void **state)
 {
 	struct rdma_cm_id *id;
@@ -1386,6 +1460,8 @@ int main(int argc, char **argv)
 		cm_test(test_a_datagram_service_can_say_no),
 		cm_test(test_a_service_is_one_of_its_port_space),
 		cm_test(test_calls_without_a_channel_wait),
+		cm_test(test_an_endpoint_sends_its_data_in_front),
+		cm_test(test_connect_data_must_be_there_and_fit),
 		cm_test(test_a_call_that_waits_says_what_went_wrong),
 		cm_test(test_a_channel_that_does_not_block_says_that_there_is_nothing),
 		cm_test(test_an_id_moves_with_the_events_that_were_not_read),

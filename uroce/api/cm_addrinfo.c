@@ -105,11 +105,26 @@ static int take_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *t
 			    hints->ai_dst_len);
 }
 
+/* Nothing here knows such data but the program; only who connects says it. */
+static int copy_connect_data(const struct rdma_addrinfo *hints, struct rdma_addrinfo *to)
+{
+	if (!hints->ai_connect || hints->ai_connect_len == 0 || hints->ai_flags & RAI_PASSIVE)
+		return 0;
+	to->ai_connect = malloc(hints->ai_connect_len);
+	if (!to->ai_connect)
+		return EAI_MEMORY;
+	memcpy(to->ai_connect, hints->ai_connect, hints->ai_connect_len);
+	to->ai_connect_len = hints->ai_connect_len;
+	return 0;
+}
+
 static int fill(const char *node, const char *service, const struct rdma_addrinfo *hints,
 		struct rdma_addrinfo *to)
 {
 	int error = node || service ? look_up(node, service, hints, to) : take_hints(hints, to);
 
+	if (!error)
+		error = copy_connect_data(hints, to);
 	if (error || to->ai_src_len > 0 || hints->ai_src_len == 0)
 		return error;
 	return copy_address(&to->ai_src_addr, &to->ai_src_len, hints->ai_src_addr,

@@ -304,13 +304,28 @@ static int hide_size(int error)
 
 /* ---- To ask ---- */
 
+/* The endpoint's data, and behind it the program's own. */
+static void add_connect_data(const struct ur_cm_id *id, struct ur_cm_params *params,
+			     uint8_t joined[UR_CM_MAX_PRIVATE + UINT8_MAX])
+{
+	if (id->connect_length == 0)
+		return;
+	memcpy(joined, id->connect_data, id->connect_length);
+	if (params->private_length > 0)
+		memcpy(joined + id->connect_length, params->private_data, params->private_length);
+	params->private_data = joined;
+	params->private_length += id->connect_length;
+}
+
 static int request(struct ur_cm_id *id, const struct rdma_conn_param *param)
 {
-	const struct ur_cm_params params = make_params(id, param);
+	uint8_t joined[UR_CM_MAX_PRIVATE + UINT8_MAX];
+	struct ur_cm_params params = make_params(id, param);
 	uint16_t port_space = (uint16_t)id->verbs.ps;
 	struct ur_cm_connection *connection;
 	int error;
 
+	add_connect_data(id, &params, joined);
 	id->route.path.traffic_class = id->traffic_class;
 	if (ur_id_is_datagram(id))
 		error = ur_cm_look_up(port_space, &id->route, params.private_data,

@@ -2,6 +2,7 @@
  * Endpoints: ids that come with all that stands in the result of rdma_getaddrinfo.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cm.h"
 
@@ -33,9 +34,24 @@ static int make_passive(struct rdma_cm_id *id, const struct rdma_addrinfo *from,
 	return rdma_bind_addr(id, from->ai_src_addr);
 }
 
+static int set_connect_data(struct ur_cm_id *id, const struct rdma_addrinfo *to)
+{
+	if (to->ai_connect_len == 0)
+		return 0;
+	if (!to->ai_connect || to->ai_connect_len > sizeof(id->connect_data))
+		return EINVAL;
+	memcpy(id->connect_data, to->ai_connect, to->ai_connect_len);
+	id->connect_length = to->ai_connect_len;
+	return 0;
+}
+
 static int make_active(struct rdma_cm_id *id, const struct rdma_addrinfo *to, struct ibv_pd *pd,
 		       struct ibv_qp_init_attr *attr)
 {
+	int error = set_connect_data(ur_id_of(id), to);
+
+	if (error)
+		return ur_cm_result(error);
 	if (rdma_resolve_addr(id, to->ai_src_addr, to->ai_dst_addr, TIMEOUT_MS) != 0 ||
 	    rdma_resolve_route(id, TIMEOUT_MS) != 0)
 		return -1;

@@ -51,6 +51,9 @@ struct ur_cm_id {
 
 	/* For the queue pairs of requests, see rdma_create_ep; NULL: the program makes them. */
 	struct ibv_qp_init_attr *qp_init_attr;
+	/* What a request says in front of the program's private data, see man rdma_getaddrinfo. */
+	size_t connect_length;
+	uint8_t connect_data[UR_CM_MAX_PRIVATE];
 };
 
 static inline struct ur_cm_id *ur_id_of(struct rdma_cm_id *verbs)

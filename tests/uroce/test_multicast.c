@@ -288,6 +288,44 @@ static void test_a_sender_that_is_attached_gets_its_own_copy(void **state)
 	assert_int_equal(detach(2, GROUP), 0);
 }
 
+static struct ibv_qp *create_deaf_qp(const struct member *member)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = member->send_cq,
+		.recv_cq = member->recv_cq,
+		.cap = CAP,
+		.qp_type = IBV_QPT_UD,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+		.pd = on.pd,
+		.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
+	};
+
+	return ibv_create_qp_ex(on.context, &attr);
+}
+
+/* But it gets what others send, and they what it sends. */
+static void test_a_sender_can_be_spared_its_own_copy(void **state)
+{
+	(void)state;
+	assert_int_equal(ibv_destroy_qp(on.members[2].qp), 0);
+	on.members[2].qp = create_deaf_qp(&on.members[2]);
+	assert_non_null(on.members[2].qp);
+	make_ready(on.members[2].qp);
+	assert_int_equal(attach(2, GROUP), 0);
+	assert_int_equal(attach(0, GROUP), 0);
+	post_recv(2);
+	post_recv(0);
+	send_from(2, "not to myself");
+	assert_receives(0, "not to myself");
+	assert_receives_nothing(2);
+	post_recv(0);
+	send_from(0, "to both");
+	assert_receives(0, "to both");
+	assert_receives(2, "to both");
+	assert_int_equal(detach(0, GROUP), 0);
+	assert_int_equal(detach(2, GROUP), 0);
+}
+
 static void test_who_was_detached_gets_nothing(void **state)
 {
 	(void)state;
@@ -770,6 +808,7 @@ int main(void)
 		multicast_test(test_each_queue_pair_of_a_group_gets_one_copy),
 		multicast_test(test_the_header_names_the_group),
 		multicast_test(test_a_sender_that_is_attached_gets_its_own_copy),
+		multicast_test(test_a_sender_can_be_spared_its_own_copy),
 		multicast_test(test_who_was_detached_gets_nothing),
 		multicast_test(test_another_queue_key_is_not_received),
 		multicast_test(

@@ -70,6 +70,10 @@ class OneHost(MulticastTest):
     def test_who_only_sends(self):
         self.run_group(LOOPBACK, [LOOPBACK] * 2, GROUP, "-o")
 
+    def test_without_copies_of_what_one_sends_itself(self):
+        """mckey has one queue pair that sends and receives nothing, so here it is as without."""
+        self.run_group(LOOPBACK, [LOOPBACK] * 2, GROUP, "-l")
+
     def test_several_queue_pairs_of_a_process(self):
         """Each of them waits for all messages; the packets come once."""
         peers = self.receive([LOOPBACK] * 2, GROUP, queue_pairs=4)

@@ -133,6 +133,14 @@ static void receive_at(struct ur_qp *qp, const struct ur_packet *packet, const s
 	}
 }
 
+static void receive_at_group(const struct ur_group *group, const struct ur_packet *packet,
+			     const struct ur_path *from)
+{
+	for (unsigned i = 0; i < group->qp_count; i++)
+		if (ur_group_is_for(group->qps[i], packet, &from->remote))
+			receive_at(group->qps[i], packet, from, group);
+}
+
 static void receive(void *user_data, const struct ur_packet *packet, const struct ur_path *from)
 {
 	struct ur_device *device = user_data;
@@ -140,8 +148,7 @@ static void receive(void *user_data, const struct ur_packet *packet, const struc
 	struct ur_qp *qp = find_qp(device, packet->dest_qpn);
 
 	if (group)
-		for (unsigned i = 0; i < group->qp_count; i++)
-			receive_at(group->qps[i], packet, from, group);
+		receive_at_group(group, packet, from);
 	else if (packet->dest_qpn == UR_GSI_QPN)
 		ur_gsi_receive(device, packet, from);
 	else if (qp)

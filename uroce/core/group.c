@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../link/address.h"
 #include "interface.h"
 #include "qp.h"
 
@@ -59,6 +60,28 @@ static void remove_unused(struct ur_device *device, unsigned index)
 	table->groups[index] = table->groups[--table->count];
 	free(group->qps);
 	free(group);
+}
+
+/* ---- What is sent to them ---- */
+
+static bool is_own_address(const struct ur_device *device, const union ur_sockaddr *address)
+{
+	union ur_sockaddr own;
+
+	for (unsigned i = 0; i < device->gid_count; i++) {
+		ur_device_address(device, (uint8_t)i, &own);
+		if (ur_address_same_host(&own, address))
+			return true;
+	}
+	return false;
+}
+
+/* A number is that of one queue pair of all processes on an address. */
+bool ur_group_is_for(const struct ur_qp *qp, const struct ur_packet *packet,
+		     const union ur_sockaddr *from)
+{
+	return qp->hears_itself || packet->src_qpn != qp->verbs.qp_num ||
+	       !is_own_address(qp->device, from);
 }
 
 /* ---- Their queue pairs ---- */

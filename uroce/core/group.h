@@ -1,7 +1,8 @@
 /*
  * Multicast groups of a device, each while queue pairs are attached to it. What is sent to a group is
  * for all queue pairs that are attached to it, in all processes, and that of the sender is no
- * exception (as with the kernel's driver).
+ * exception (as with the kernel's driver), unless it was made with
+ * IBV_QP_CREATE_BLOCK_SELF_MCAST_LB.
  *
  * In RoCE v2 a group is an IPv4 multicast address, as ::ffff:a.b.c.d, or an IPv6 one (InfiniBand
  * specification volume 1, annex A17).
@@ -38,5 +39,12 @@ struct ur_group_table {
 int ur_group_attach(struct ur_qp *qp, const union ibv_gid *gid);
 /* Returns 0, or EINVAL: it is not attached. */
 int ur_group_detach(struct ur_qp *qp, const union ibv_gid *gid);
+
+/*
+ * Whether a packet that was sent to a group is for a queue pair that is attached to it: not if that has
+ * sent it and does not want to hear itself. from: the sender's address.
+ */
+bool ur_group_is_for(const struct ur_qp *qp, const struct ur_packet *packet,
+		     const union ur_sockaddr *from);
 
 #endif

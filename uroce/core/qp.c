@@ -101,10 +101,17 @@ static struct ibv_qp_init_attr_ex granted(const struct ibv_qp_init_attr_ex *attr
 	return given;
 }
 
-/* Flags may be given, but none is there. */
-static bool has_create_flags(const struct ibv_qp_init_attr_ex *attr)
+static uint32_t create_flags(const struct ibv_qp_init_attr_ex *attr)
 {
-	return attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags;
+	return attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? attr->create_flags : 0;
+}
+
+/* Only what is of datagrams can be of groups. */
+static bool are_flags_supported(const struct ibv_qp_init_attr_ex *attr)
+{
+	uint32_t known = attr->qp_type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
+
+	return (create_flags(attr) & ~known) == 0;
 }
 
 static int check_init_attr(const struct ur_context *context, const struct ibv_qp_init_attr_ex *attr)
@@ -112,7 +119,7 @@ static int check_init_attr(const struct ur_context *context, const struct ibv_qp
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
 			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
 
-	if (attr->comp_mask & ~known || has_create_flags(attr) || !service_of(attr->qp_type))
+	if (attr->comp_mask & ~known || !are_flags_supported(attr) || !service_of(attr->qp_type))
 		return EOPNOTSUPP;
 	return are_objects_valid(&context->verbs.context, attr) && is_cap_valid(&attr->cap)
 		       ? 0
@@ -160,6 +167,7 @@ static void set_up(struct ur_qp *qp, struct ur_context *context,
 	qp->first_opcode = ur_qp_is_extended(qp) ? UR_XRC_SEND_FIRST : UR_RC_SEND_FIRST;
 	qp->cap = attr->cap;
 	qp->signal_all = attr->sq_sig_all;
+	qp->hears_itself = !(create_flags(attr) & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
 	qp->mtu = 128U << qp->device->mtu;
 	qp->deadline = UR_NEVER;
 	pthread_mutex_init(&qp->builder_lock, NULL);

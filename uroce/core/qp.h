@@ -49,6 +49,7 @@ struct ur_qp {
 	struct ur_carrier *carrier;
 	uint32_t mtu;         /* bytes of payload in a packet; of datagrams from the start */
 	unsigned group_count; /* multicast groups that it is attached to */
+	bool hears_itself;    /* gets what it sends to one of these */
 
 	struct ur_send_queue sq;
 	struct ur_recv_queue rq;

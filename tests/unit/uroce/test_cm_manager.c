@@ -47,7 +47,7 @@ static struct ur_claimed claimed; /* once, when claim_fd is readable */
 static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t seen_change = PTHREAD_COND_INITIALIZER;
 static struct ur_cm_message sent; /* the last */
-static uint16_t sent_to;          /* which port */
+static _Atomic uint16_t sent_to;  /* which port */
 static unsigned sent_count[UR_CM_APR + 1];
 static int users, other_users;
 static unsigned silenced; /* how often the claim was */
@@ -150,7 +150,7 @@ struct ur_device *ur_cm_device_of(const union ur_sockaddr *address)
 }
 
 /* Where what arrives is answered. */
-static uint16_t port_back = UR_UDP_PORT;
+static _Atomic uint16_t port_back = UR_UDP_PORT;
 
 int ur_cm_route_back(struct ur_device *of, const struct ur_path *from, uint16_t source_port,
 		     uint16_t dest_port, struct ur_cm_route *route)
@@ -192,7 +192,7 @@ void ur_gsi_send(struct ur_device *by, const struct ur_path *path,
 
 /* Knocks are noted, but at a port that somebody has, and a test says what is heard. */
 static struct ur_knocker knocker = { .fd = -1 };
-static uint16_t living_port;
+static _Atomic uint16_t living_port;
 static unsigned knocks;
 static struct ur_cm_message report;
 static union ur_sockaddr reported = { .v4 = { .sin_family = AF_INET } };

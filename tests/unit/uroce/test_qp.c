@@ -212,6 +212,9 @@ static void assert_create_flags_refused(void)
 	attr.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	attr.create_flags = IBV_QP_CREATE_SCATTER_FCS;
 	assert_not_created(&attr, EOPNOTSUPP);
+	/* Connections have no groups. */
+	attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+	assert_not_created(&attr, EOPNOTSUPP);
 }
 
 static void test_unreliable_connections_are_sought_at_their_own_port_on_this_host_only(void **state)

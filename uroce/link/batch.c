@@ -447,14 +447,23 @@ static void send_packet(struct ur_carrier *carrier, const struct ur_path *path,
 	add_packet(batch, message_for(batch, path, size), tx, size);
 }
 
-/* Only of this host's sockets it is known, and what waits for the next flush is not yet there. */
+/* Whether it is one of the device's. */
+static bool is_own(const struct ur_batch *batch, const union ur_sockaddr *address)
+{
+	for (unsigned i = 0; i <= UINT8_MAX; i++)
+		if (batch->socks[i] && ur_address_same_host(&batch->socks[i]->address, address))
+			return true;
+	return false;
+}
+
+/* Only of the device's own addresses it is asked, and what waits for the next flush is not yet there. */
 static bool has_room_at(struct ur_carrier *carrier, const struct ur_path *path)
 {
 	struct ur_batch *batch = batch_of(carrier);
 	const struct ur_socket *sock = batch->socks[path->gid_index];
 	struct ur_flow flow = { .dest = path->remote };
 
-	if (!sock || !ur_address_same_host(&sock->address, &path->remote))
+	if (!sock || !is_own(batch, &path->remote))
 		return true;
 	flow.source = sock->address;
 	return ur_backlog_has_room(&batch->backlog, &flow, carrier->window);

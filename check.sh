@@ -10,10 +10,11 @@ CHECK_PACKAGES=(clang clang-format libclang-rt-14-dev python3 shellcheck valgrin
 # Other people's programs that run on uroce, and what looks at its packets.
 PROGRAM_PACKAGES=(ibverbs-utils iperf3 iproute2 libfabric-bin perftest python3-pyverbs rdma-core rdmacm-utils
 	tshark ucx-utils)
-FUZZ_SECONDS=15
-# Of tests/pairs, those that run on uroce here, and in the virtual machine on the kernel's device: it is slow, and
-# what test_read does there, test_pairs does, too.
+FUZZ_SECONDS=10
+# Of tests/pairs, those that run on uroce here, those that do it with sanitizers, too, and those that run in the
+# virtual machine on the kernel's device. It is slow, and what test_read does there, test_pairs does, too.
 PAIR_TESTS=(test_read test_pairs test_bad_peers test_cm test_cm_sync)
+SANITIZED_PAIR_TESTS=(test_pairs test_bad_peers test_cm)
 GUEST_TESTS=(test_pairs test_bad_peers test_cm test_cm_sync)
 
 export PYTHONDONTWRITEBYTECODE=1
@@ -72,6 +73,21 @@ on_uroce()
 	env BUILD="$PWD/$build" "$@"
 }
 
+# Runs test programs of tests/uroce at the same time: they wait for most of theirs.
+at_once_on_uroce()
+{
+	local test pid pids=() status=0
+
+	for test in "$@"; do
+		run_tests on_uroce build python3 "tests/uroce/$test.py" &
+		pids+=($!)
+	done
+	for pid in "${pids[@]}"; do
+		wait "$pid" || status=$?
+	done
+	return $status
+}
+
 install_packages "${BUILD_PACKAGES[@]}" "${VM_PACKAGES[@]}" "${CHECK_PACKAGES[@]}" "${PROGRAM_PACKAGES[@]}"
 
 step "style: clang-format, shellcheck"
@@ -103,18 +119,17 @@ run_tests on_uroce build python3 tests/uroce/test_exports.py
 run_tests on_uroce build python3 tests/uroce/test_uroce_run.py
 run_tests on_uroce build python3 tests/uroce/test_programs.py
 run_tests on_uroce build python3 tests/uroce/test_pairs.py
-run_tests on_uroce build python3 tests/uroce/test_verbs_matrix.py
 run_tests on_uroce build python3 tests/uroce/test_cm_programs.py
-run_tests on_uroce build python3 tests/uroce/test_cm_hostile.py
-run_tests on_uroce build python3 tests/uroce/test_cm_killed.py
-run_tests on_uroce build python3 tests/uroce/test_multicast.py
+at_once_on_uroce test_verbs_matrix test_cm_hostile test_cm_killed test_multicast
 
 step "uroce: every operation of the layer, and all pairs, plain and with sanitizers"
-for build in build build-asan; do
-	run_tests $build/tests/device/test_operations
-	for test in "${PAIR_TESTS[@]}"; do
-		run_tests on_uroce $build python3 "tests/pairs/$test.py"
-	done
+run_tests build/tests/device/test_operations
+for test in "${PAIR_TESTS[@]}"; do
+	run_tests on_uroce build python3 "tests/pairs/$test.py"
+done
+run_tests build-asan/tests/device/test_operations
+for test in "${SANITIZED_PAIR_TESTS[@]}"; do
+	run_tests on_uroce build-asan python3 "tests/pairs/$test.py"
 done
 run_tests on_uroce build python3 tests/pairs/test_matrix.py
 
@@ -139,8 +154,8 @@ step "other people's programs on uroce and on rxe, as docs/compatibility.md says
 run_tests on_uroce build python3 tests/peers/test_peers.py
 
 step "the benchmarks run"
-quietly in_guest build build/bench/layer_overhead/layer_overhead --rounds 2 --iterations 200
-quietly in_guest build build/bench/perftest/bench_perftest --rounds 1 --operation send --kind latency --wait polling
+quietly in_guest build sh -c 'build/bench/layer_overhead/layer_overhead --rounds 2 --iterations 200 &&
+	build/bench/perftest/bench_perftest --rounds 1 --operation send --kind latency --wait polling'
 quietly build/bench/device/bench_device --rounds 1 --iterations 200
 quietly build/bench/scale/bench_scale --rounds 1 --qps 100 --mrs 1000 --iterations 1000
 quietly build/bench/connections/bench_connections --rounds 1

@@ -26,15 +26,19 @@ MTU = 5000
 MACHINE_PATIENCE = 1200
 POLL = 0.05
 
-# What runs in the machine, in the shared folder, until the file "end" appears.
+# What runs in the machine, in the shared folder, until the file "end" appears. Waiting starts no program:
+# that takes an emulated processor longer than the wait.
 LOOP = """
+exec 9<> <(:)
+nap() { read -rt 0.1 -u 9 || :; }
+
 run()
 {
 	cd "$1" || return
 	sh ./begun >out 2>err </dev/null &
 	while kill -0 $! 2>/dev/null; do
 		[ ! -e end ] || kill -TERM $! 2>/dev/null
-		sleep 0.1
+		nap
 	done
 	wait $!
 	echo $? >status.new
@@ -44,7 +48,7 @@ run()
 cd "$1" || exit
 ip link set eth0 mtu "$3" || exit
 ip address add "$2/64" dev eth0 nodad || exit
-until grep -q ^2001:0db8: /sys/class/infiniband/rxe0/ports/1/gids/2 2>/dev/null; do sleep 0.1; done
+until grep -q ^2001:0db8: /sys/class/infiniband/rxe0/ports/1/gids/2 2>/dev/null; do nap; done
 : >ready
 until [ -e end ]; do
 	for script in */command; do
@@ -52,7 +56,7 @@ until [ -e end ]; do
 		mv "$script" "${script%command}begun"
 		run "${script%/command}" &
 	done
-	sleep 0.1
+	nap
 done
 """
 
@@ -72,7 +76,7 @@ class Machine:
         # It does not outlive this program, however that ends.
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", RUN, *options]
-            + ["sh", "-c", LOOP, "sh", self.folder, IPV6, str(MTU)],
+            + ["bash", "-c", LOOP, "bash", self.folder, IPV6, str(MTU)],
             stdout=self.log,
             stderr=subprocess.STDOUT,
         )

@@ -163,6 +163,9 @@ class OnTwoHosts(Killed, KilledTest):
         for side in self.sides:
             # What one process passes on to another of the same host goes that way.
             programs.call(*side.prefix, *"ip link set lo up".split())
+            # One answer a second is too few for five clients that all ask (see icmp(7)).
+            setting = "/proc/sys/net/ipv4/icmp_ratelimit"
+            programs.call(*side.prefix, "sh", "-c", f"echo 0 >{setting}")
             self.addCleanup(self.tidy, side)
 
     def tidy(self, side):

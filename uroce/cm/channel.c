@@ -277,15 +277,37 @@ static struct ur_event *take_first(struct ur_event_channel *channel)
 	return event;
 }
 
+static int hold(struct ur_event_channel *channel)
+{
+	int fd;
+
+	lock_all();
+	channel->holders++;
+	fd = channel->verbs.fd;
+	unlock_all();
+	return fd;
+}
+
+static void let_go(struct ur_event_channel *channel)
+{
+	lock_all();
+	release(channel);
+	unlock_all();
+}
+
+/* Some programs, mckey among them, destroy a channel that a thread of theirs waits at. */
 struct ur_event *ur_event_read(struct ur_event_channel *channel)
 {
-	struct ur_event *event;
+	int fd = hold(channel);
+	struct ur_event *event = NULL;
+	bool closed = false;
 
-	do {
-		if (ur_event_fd_take(channel->verbs.fd) != 0)
-			return NULL;
-		event = take_first(channel);
-	} while (!event);
+	while (!event && !closed) {
+		closed = ur_event_fd_take(fd) != 0;
+		if (!closed)
+			event = take_first(channel);
+	}
+	let_go(channel);
 	return event;
 }
 

@@ -502,6 +502,29 @@ static void take_sidr_rep(struct ur_endpoint *endpoint, const struct ur_cm_messa
 	say_event(endpoint, UR_CM_EVENT_LOOKED_UP, message);
 }
 
+static bool says_nobody_listens(const struct ur_endpoint *endpoint,
+				const struct ur_cm_message *message)
+{
+	return (endpoint->state == UR_ENDPOINT_REQ_SENT && message->kind == UR_CM_REJ &&
+		message->rej.reason == UR_CM_INVALID_SERVICE_ID) ||
+	       (endpoint->state == UR_ENDPOINT_SIDR_REQ_SENT && message->kind == UR_CM_SIDR_REP &&
+		message->sidr_rep.status == SIDR_UNSUPPORTED);
+}
+
+/* Who is told so asks again for a while before it is believed. */
+static bool is_premature(struct ur_endpoint *endpoint, const struct ur_cm_message *message,
+			 uint64_t now)
+{
+	if (!says_nobody_listens(endpoint, message))
+		return false;
+	if (endpoint->refused_at == 0)
+		endpoint->refused_at = now;
+	if (now - endpoint->refused_at >= UR_CM_REFUSAL_MS * UR_NS_PER_MS)
+		return false;
+	endpoint->deadline = now + UR_CM_REFUSAL_STEP_MS * UR_NS_PER_MS;
+	return true;
+}
+
 static void take(struct ur_endpoint *endpoint, const struct ur_cm_message *message, uint64_t now)
 {
 	switch (message->kind) {
@@ -662,7 +685,8 @@ void ur_endpoint_receive(struct ur_endpoint *endpoint, const struct ur_cm_messag
 		return;
 	}
 	note_life(endpoint, now);
-	take(endpoint, message, now);
+	if (!is_premature(endpoint, message, now))
+		take(endpoint, message, now);
 }
 
 /* ---- Beginning and end ---- */

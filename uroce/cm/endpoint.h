@@ -67,6 +67,14 @@
 #define UR_CM_TAKEOVER_MS 300
 #define UR_CM_MISSED_MS   30000
 
+/*
+ * That nobody listens is believed when it is still said after UR_CM_REFUSAL_MS; the request is repeated
+ * at UR_CM_REFUSAL_STEP_MS until then. A server may be about to listen: perftest -R asks its server to, over
+ * another connection, and connects at once. Over a kernel's device that takes longer than to listen.
+ */
+#define UR_CM_REFUSAL_MS      100
+#define UR_CM_REFUSAL_STEP_MS 20
+
 enum ur_endpoint_state {
 	UR_ENDPOINT_IDLE,
 	UR_ENDPOINT_REQ_SENT,
@@ -128,7 +136,8 @@ struct ur_endpoint {
 	uint32_t first_interval_ms; /* UR_CM_FIRST_INTERVAL_MS, or a little less */
 	uint64_t interval;
 	unsigned retries_left;
-	bool prolonged; /* by an MRA, since it was sent */
+	bool prolonged;      /* by an MRA, since it was sent */
+	uint64_t refused_at; /* when it was first said that nobody listens; 0: never */
 
 	bool peer_is_uroce;
 	bool peer_is_silent; /* since it was last asked whether it is there */

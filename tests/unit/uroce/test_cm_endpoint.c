@@ -27,6 +27,9 @@
 #define KERNEL_GUID 0x505400fffe123456
 #define UROCE_GUID  0x5054007572123456
 
+/* The status of a SIDR_REP of a host where nobody listens. */
+#define SIDR_UNSUPPORTED 1
+
 /* All repetitions of one message. */
 #define GIVE_UP_NS (25500 * MS)
 
@@ -201,6 +204,12 @@ static void answer_as_stranger(struct side *to, const struct ur_cm_message *mess
 	case UR_CM_REQ:
 		answer.kind = UR_CM_REJ;
 		answer.rej.reason = UR_CM_INVALID_SERVICE_ID;
+		break;
+	case UR_CM_SIDR_REQ:
+		answer.kind = UR_CM_SIDR_REP;
+		answer.local_id = message->local_id;
+		answer.remote_id = 0;
+		answer.sidr_rep.status = SIDR_UNSUPPORTED;
 		break;
 	case UR_CM_REP:
 		answer.kind = UR_CM_REJ;
@@ -1116,6 +1125,57 @@ static void a_client_that_is_killed_rejects(void **state)
 	ASSERT_EVENTS(passive, REQUESTED, REJECTED);
 }
 
+static void start_listening(void)
+{
+	ur_endpoint_init(&passive.endpoint, &hooks, PASSIVE_ID);
+}
+
+static void a_server_that_listens_a_little_later_is_asked_again(void **state)
+{
+	(void)state;
+	kill_side(&passive);
+	assert_says(&active, UR_CM_REQ);
+	run_for(UR_CM_REFUSAL_MS / 2 * MS);
+	assert_int_equal(active.event_count, 0);
+	start_listening();
+	run_for(UR_CM_REFUSAL_MS / 2 * MS);
+	ASSERT_STATES(ESTABLISHED, ESTABLISHED);
+	ASSERT_EVENTS(active, REPLIED, ESTABLISHED);
+
+	start_over();
+	kill_side(&passive);
+	assert_says(&active, UR_CM_SIDR_REQ);
+	run_for(UR_CM_REFUSAL_MS / 2 * MS);
+	assert_int_equal(active.event_count, 0);
+	start_listening();
+	run_for(UR_CM_REFUSAL_MS / 2 * MS);
+	ASSERT_EVENTS(active, LOOKED_UP);
+	assert_int_equal(active.last.sidr_rep.status, 0);
+}
+
+static void that_nobody_listens_is_believed_in_the_end(void **state)
+{
+	const uint64_t longest = (UR_CM_REFUSAL_MS + 2 * UR_CM_REFUSAL_STEP_MS) * MS;
+	const unsigned most = UR_CM_REFUSAL_MS / UR_CM_REFUSAL_STEP_MS + 2;
+
+	(void)state;
+	kill_side(&passive);
+	assert_says(&active, UR_CM_REQ);
+	run_for(longest);
+	ASSERT_EVENTS(active, REJECTED);
+	assert_int_equal(active.endpoint.state, UR_ENDPOINT_ENDED);
+	assert_int_equal(active.last.rej.reason, UR_CM_INVALID_SERVICE_ID);
+	assert_in_range(sent_count[UR_CM_REQ], 2, most);
+
+	start_over();
+	kill_side(&passive);
+	assert_says(&active, UR_CM_SIDR_REQ);
+	run_for(longest);
+	ASSERT_EVENTS(active, LOOKED_UP);
+	assert_int_equal(active.last.sidr_rep.status, SIDR_UNSUPPORTED);
+	assert_in_range(sent_count[UR_CM_SIDR_REQ], 2, most);
+}
+
 /* As if somebody were there who does not know the service. */
 static void where_nobody_has_the_port_a_request_is_rejected(void **state)
 {
@@ -1296,6 +1356,8 @@ int main(void)
 		TEST(who_does_not_know_the_ids_ends_nothing),
 		TEST(a_server_that_is_killed_rejects),
 		TEST(a_client_that_is_killed_rejects),
+		TEST(a_server_that_listens_a_little_later_is_asked_again),
+		TEST(that_nobody_listens_is_believed_in_the_end),
 		TEST(where_nobody_has_the_port_a_request_is_rejected),
 		TEST(a_port_that_is_opened_in_time_is_enough),
 		TEST(what_a_state_does_not_allow_changes_nothing),

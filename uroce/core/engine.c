@@ -29,8 +29,8 @@
 #define LEAST_PATIENCE 8
 #define MOST_PATIENCE  4096
 
-/* Idle polls after each of which the processor is offered to others. */
-#define POLLS_PER_YIELD 16
+/* Idle polls in a row after which the processor is offered to others, from then on after each. */
+#define POLLS_BEFORE_YIELD 16
 
 /* That the thread learns of when it wakes; it is told of others the next time. */
 #define MOST_EVENTS 8
@@ -43,7 +43,8 @@
 
 /*
  * While much data flows the thread looks for more for a while before it sleeps: to be woken takes longer
- * than the next batch, and costs the sender's time too. Short messages are not worth a processor.
+ * than the next batch, and costs the sender's time too. Short messages are not worth a processor. In
+ * between it yields, as the sender may wait for this very processor.
  */
 #define BULK_BYTES (16 * 1024)
 #define BULK_NS    (200 * 1000)
@@ -427,8 +428,7 @@ void ur_engine_poll(struct ur_device *device)
 
 	if (poll_link(device))
 		atomic_store_explicit(idle, 0, memory_order_relaxed);
-	else if (atomic_fetch_add_explicit(idle, 1, memory_order_relaxed) % POLLS_PER_YIELD ==
-		 POLLS_PER_YIELD - 1)
+	else if (atomic_fetch_add_explicit(idle, 1, memory_order_relaxed) >= POLLS_BEFORE_YIELD)
 		sched_yield();
 }
 
@@ -630,6 +630,8 @@ static void *run(void *argument)
 		pthread_mutex_unlock(&device->lock);
 		if (deadline > 0)
 			ready = sleep_until(engine, deadline);
+		else
+			sched_yield();
 		pthread_mutex_lock(&device->lock);
 		engine->sleeping_until = 0;
 		if (ready)

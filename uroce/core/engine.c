@@ -30,8 +30,9 @@
 #define LEAST_PATIENCE 8
 #define MOST_PATIENCE  4096
 
-/* Idle polls in a row after which the processor is offered to others, from then on after each. */
+/* Idle polls in a row after which the processor is offered to others, from then on after each few. */
 #define POLLS_BEFORE_YIELD 16
+#define POLLS_PER_YIELD    4
 
 /* That the thread learns of when it wakes; it is told of others the next time. */
 #define MOST_EVENTS 8
@@ -439,10 +440,14 @@ static bool poll_link(struct ur_device *device)
 void ur_engine_poll(struct ur_device *device)
 {
 	atomic_uint *idle = &device->engine->idle_polls;
+	unsigned before;
 
-	if (poll_link(device))
+	if (poll_link(device)) {
 		atomic_store_explicit(idle, 0, memory_order_relaxed);
-	else if (atomic_fetch_add_explicit(idle, 1, memory_order_relaxed) >= POLLS_BEFORE_YIELD)
+		return;
+	}
+	before = atomic_fetch_add_explicit(idle, 1, memory_order_relaxed);
+	if (before >= POLLS_BEFORE_YIELD && before % POLLS_PER_YIELD == 0)
 		sched_yield();
 }
 

@@ -30,7 +30,7 @@ in_guest()
 {
 	local build=$1
 	shift
-	tests/rxe_vm/run.sh --timeout 900 --env PYTHONDONTWRITEBYTECODE=1 --env "BUILD=$PWD/$build" "$@"
+	tests/rxe_vm/run.sh --timeout 1200 --env PYTHONDONTWRITEBYTECODE=1 --env "BUILD=$PWD/$build" "$@"
 }
 
 # Runs tests; shows their runners' closing lines, or everything if one fails.
@@ -73,13 +73,14 @@ on_uroce()
 	env BUILD="$PWD/$build" "$@"
 }
 
-# Runs test programs of tests/uroce at the same time: they wait for most of theirs.
-at_once_on_uroce()
+# Runs commands, each one argument, at the same time: those that wait most of theirs, or keep one processor busy.
+at_once()
 {
-	local test pid pids=() status=0
+	local command pid pids=() status=0
 
-	for test in "$@"; do
-		run_tests on_uroce build python3 "tests/uroce/$test.py" &
+	for command in "$@"; do
+		# shellcheck disable=SC2086 # it is split on purpose
+		$command &
 		pids+=($!)
 	done
 	for pid in "${pids[@]}"; do
@@ -98,18 +99,14 @@ build_in build -Dwerror=true
 run_tests meson test -C build --suite unit --verbose
 
 step "build with address and undefined-behaviour sanitizers, and unit tests"
-build_in build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false
+build_in build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false -Dbench=false
 run_tests meson test -C build-asan --suite unit --verbose
 
 step "fuzzing parsers (descriptors, packets, connection manager) and state machines, each for $FUZZ_SECONDS s"
 CC=clang build_in build-fuzz -Dfuzz=true -Dtests=true -Dbench=false
-fuzz descriptor 512
-fuzz packet 512
-fuzz reliable 2048
-fuzz unreliable 2048
-fuzz extended 2048
-fuzz cm 512
-fuzz cm_endpoint 512
+at_once "fuzz descriptor 512" "fuzz packet 512"
+at_once "fuzz reliable 2048" "fuzz unreliable 2048" "fuzz extended 2048"
+at_once "fuzz cm 512" "fuzz cm_endpoint 512"
 
 step "programs without a device"
 run_tests python3 tests/pairs/test_no_device.py
@@ -120,7 +117,10 @@ run_tests on_uroce build python3 tests/uroce/test_uroce_run.py
 run_tests on_uroce build python3 tests/uroce/test_programs.py
 run_tests on_uroce build python3 tests/uroce/test_pairs.py
 run_tests on_uroce build python3 tests/uroce/test_cm_programs.py
-at_once_on_uroce test_verbs_matrix test_cm_hostile test_cm_killed test_multicast
+at_once "run_tests on_uroce build python3 tests/uroce/test_verbs_matrix.py" \
+	"run_tests on_uroce build python3 tests/uroce/test_cm_hostile.py" \
+	"run_tests on_uroce build python3 tests/uroce/test_cm_killed.py" \
+	"run_tests on_uroce build python3 tests/uroce/test_multicast.py"
 
 step "uroce: every operation of the layer, and all pairs, plain and with sanitizers"
 run_tests build/tests/device/test_operations
@@ -142,13 +142,11 @@ run_tests on_uroce build-tsan env UROCE_TEST_PRELOAD="$(realpath "$(gcc -print-f
 step "the virtual machine itself"
 run_tests tests/rxe_vm/selftest.sh
 
-step "all pairs on rxe in the virtual machine"
-for test in "${GUEST_TESTS[@]}"; do
-	run_tests in_guest build /usr/bin/python3 "tests/pairs/$test.py"
-done
-
-step "every operation of the layer on rxe, plain and with sanitizers"
-run_tests in_guest build sh -c 'build/tests/device/test_operations && build-asan/tests/device/test_operations'
+step "on rxe in the virtual machine: all pairs, and every operation of the layer, plain and with sanitizers"
+run_tests in_guest build sh -c "for test in ${GUEST_TESTS[*]}; do
+		/usr/bin/python3 tests/pairs/\$test.py || exit
+	done
+	build/tests/device/test_operations && build-asan/tests/device/test_operations"
 
 step "other people's programs on uroce and on rxe, as docs/compatibility.md says"
 run_tests on_uroce build python3 tests/peers/test_peers.py

@@ -149,7 +149,7 @@ run_tests in_guest build sh -c "for test in ${GUEST_TESTS[*]}; do
 	build/tests/device/test_operations && build-asan/tests/device/test_operations"
 
 step "other people's programs on uroce and on rxe, as docs/compatibility.md says"
-run_tests on_uroce build python3 tests/peers/test_peers.py
+run_tests on_uroce build python3 tests/peers/test_peers.py Peers.test_uroce Peers.test_rxe
 
 step "the benchmarks run"
 quietly in_guest build sh -c 'build/bench/layer_overhead/layer_overhead --rounds 2 --iterations 200 &&

@@ -4,28 +4,30 @@
 # namespace of its own for that; who is not root, a user namespace as well.
 set -eu
 
-# In the namespace: /dev anew, with what was there.
+# In the namespace: /dev/infiniband, or else /dev, anew, with what was there.
 if [ "${1:-}" = --inside ]; then
 	shift
 	back=$PWD
-	cd /dev
-	mount -t tmpfs -o mode=755 uroce /dev
+	folder=/dev/infiniband
+	[ -d $folder ] || folder=/dev
+	cd $folder
+	mount -t tmpfs -o mode=755 uroce $folder
+	# The old directory is still the working directory.
 	for entry in *; do
-		# The old directory is still the working directory.
 		if [ -L "$entry" ]; then
-			cp -P "$entry" "/dev/$entry"
+			cp -P "$entry" "$folder/$entry"
 		elif [ -d "$entry" ]; then
-			mkdir "/dev/$entry"
-			mount -c --rbind "./$entry" "/dev/$entry"
-		else
-			: >"/dev/$entry"
-			mount -c --bind "./$entry" "/dev/$entry"
+			mkdir "$folder/$entry"
+			mount -c --rbind "./$entry" "$folder/$entry"
+		elif [ -e "$entry" ]; then
+			: >"$folder/$entry"
+			mount -c --bind "./$entry" "$folder/$entry"
 		fi
 	done
 	mkdir -p /dev/infiniband
 	for interface in /sys/class/net/*; do
 		: >"/dev/infiniband/uroce_${interface##*/}"
-		mount -c --bind ./null "/dev/infiniband/uroce_${interface##*/}"
+		mount -c --bind /dev/null "/dev/infiniband/uroce_${interface##*/}"
 	done
 	cd "$back"
 	exec "$@"

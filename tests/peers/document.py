@@ -19,9 +19,10 @@ HEAD = """\
 
 {summary}
 
-The tables are what `tests/peers/test_peers.py` finds, on uroce and on the kernel's `rxe` in the same boot of a virtual machine
-(`tests/rxe_vm/`), with Debian 12's packages. It fails when this page is not what it found; with `--update` it writes the page
-anew. `{{device}}` stands for the device, `{{gid6}}` for its GID over IPv6.
+The programs were tried with Debian 12's packages, on uroce and on the kernel's `rxe` in one boot of a virtual machine
+(`tests/rxe_vm/`), rdma-core's tests on uroce outside of it: `tests/peers/test_peers.py --update`, which writes this page. Without
+the option it tries uroce outside and `rxe` in the machine, and fails when this page is not what it found. `{{device}}` stands for the
+device, `{{gid6}}` for its GID over IPv6.
 """
 
 ABOUT = {
@@ -30,8 +31,8 @@ The tests that rdma-core has of itself, one line each; those that are for one ma
 `tests/peers/sysfs.sh`, which shows them the devices' network interfaces in `/sys`.
 """,
     "perftest": """\
-Not compared is `-R`, the connection manager for the queue pairs: perftest's server closes its listener after the first connection
-and opens it again for the second, and a client that comes in between is rejected. On uroce that is what mostly happens.
+With `-R` perftest's server closes its listener and opens it again between two connections, while the client asks for the second. A
+uroce client that is told that nobody listens asks again for 100 ms; perftest's own next attempt is with ids that it has freed.
 """,
     "ucx-utils": """\
 UCX takes a device only if `/dev/infiniband/NAME` is a character device that it may write to. uroce has none;
@@ -40,25 +41,26 @@ UCX takes a device only if `/dev/infiniband/NAME` is a character device that it 
 what has none for IPv6.
 """,
     "libfabric-bin": """\
-The provider `verbs` has connections (`msg`) on each interface but `lo`, which it leaves out by its name.
+The provider `verbs` has connections (`msg`) on each interface but `lo`, which it leaves out by its name: on one host they take
+another interface with an address.
 """,
 }
 
 
-def cell_of(name, package, outcome):
+def cell_of(side, name, package, outcome):
     """What the table says of an outcome."""
     if outcome != FAILS:
         return outcome
     row = next(row for row in ROWS[package] if row.name == name)
-    return f"{FAILS}: {row.reason}"
+    return f"{FAILS}: {row.why(side)}"
 
 
-def cells_of(found):
+def cells_of(side, found):
     """{(package, name): cell} of what was found on a side."""
     return {
-        (package, name): cell_of(name, package, outcome)
-        for package, of_package in found.items()
-        for name, outcome in of_package["runs"].items()
+        (package, name): cell_of(side, name, package, outcome)
+        for package, runs in found.items()
+        for name, outcome in runs.items()
     }
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs the programs of others on one side, and writes what came of it to a file.
 
-The file is an object: of each package its version, and of each run its outcome.
+The file is an object: of each package, of each run its outcome.
 """
 
 import argparse
@@ -26,6 +26,7 @@ import programs  # noqa: E402
 PYTHON = "/usr/bin/python3"  # the one that Debian's pyverbs is for
 TESTS = "/usr/share/doc/rdma-core/tests"
 RDMA_CORE = "python3-pyverbs"
+PACKAGES = (RDMA_CORE, *ROWS)
 
 # Tests that are for one maker's devices, which neither side is.
 FAMILIES = ("mlx5", "efa", "cuda")
@@ -203,23 +204,23 @@ def version(package):
     return programs.call("dpkg-query", "-W", "-f", "${Version}", package)
 
 
-def run_all(side, folder, only=""):
-    """{package: {"version": …, "runs": {name: outcome}}}"""
+def run_all(side, folder, packages):
+    """{package: {name: outcome}}"""
     found = {}
-    if RDMA_CORE.startswith(only):
-        found[RDMA_CORE] = run_rdma_core_tests(side, folder)
     runner = Runner(side, folder)
-    for package, its_rows in ROWS.items():
-        if package.startswith(only):
-            found[package] = runner.run_all(its_rows)
-    return {package: {"version": version(package), "runs": runs} for package, runs in found.items()}
+    for package in packages:
+        if package == RDMA_CORE:
+            found[package] = run_rdma_core_tests(side, folder)
+        else:
+            found[package] = runner.run_all(ROWS[package])
+    return found
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", choices=SIDES, required=True)
     parser.add_argument("--json", metavar="FILE", required=True, help="where the outcomes go")
-    parser.add_argument("--only", metavar="PACKAGE", default="")
+    parser.add_argument("--packages", nargs="+", choices=PACKAGES, default=PACKAGES)
     return parser.parse_args()
 
 
@@ -230,7 +231,7 @@ def main():
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="peers."))
         side = SIDES[arguments.on](stack.callback)
-        found = run_all(side, folder, arguments.only)
+        found = run_all(side, folder, arguments.packages)
     with open(arguments.json, "w", encoding="utf-8") as file:
         json.dump(found, file, indent="\t")
 

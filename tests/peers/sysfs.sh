@@ -4,22 +4,29 @@
 # of its own for that; who is not root, a user namespace as well.
 set -eu
 
-# In the namespace: /sys/class anew, with what was there, since directories cannot be made in sysfs.
+# In the namespace: /sys/class/infiniband anew, with what was there.
 if [ "${1:-}" = --inside ]; then
 	shift
-	cd /sys/class
-	mount -t tmpfs -o mode=755 uroce /sys/class
-	for class in *; do
-		mkdir "/sys/class/$class"
-		# The old directory is still the working directory.
-		[ "$class" = infiniband ] || mount -c --bind "./$class" "/sys/class/$class"
+	back=$PWD
+	if [ -d /sys/class/infiniband ]; then
+		cd /sys/class/infiniband
+		mount -t tmpfs -o mode=755 uroce /sys/class/infiniband
+		# The old directory is still the working directory. It has links, which stay as they are.
+		cp -RP . /sys/class/infiniband
+	else
+		# Directories cannot be made in sysfs: so all of /sys/class.
+		cd /sys/class
+		mount -t tmpfs -o mode=755 uroce /sys/class
+		mkdir /sys/class/infiniband
+		for class in *; do
+			mkdir "/sys/class/$class"
+			mount -c --bind "./$class" "/sys/class/$class"
+		done
+	fi
+	for interface in /sys/class/net/*; do
+		mkdir -p "/sys/class/infiniband/uroce_${interface##*/}/device/net/${interface##*/}"
 	done
-	mkdir -p /sys/class/infiniband
-	[ ! -e infiniband ] || cp -RP infiniband/. /sys/class/infiniband
-	for interface in net/*; do
-		mkdir -p "/sys/class/infiniband/uroce_${interface#net/}/device/$interface"
-	done
-	cd "$OLDPWD"
+	cd "$back"
 	exec "$@"
 fi
 

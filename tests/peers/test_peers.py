@@ -36,12 +36,6 @@ BOTH = f"""
 {RXE} && wait $uroce
 """
 
-# Tests of rdma-core that pass on rxe and not on uroce, or that fail there, and why. One that comes to
-# pass has to go from here, too.
-KNOWN_GAPS = {
-    "test_device.DeviceTest.test_query_gid_ex_bad_flow": "no entry of its GID table is empty",
-}
-
 
 def load(path):
     with open(path, encoding="utf-8") as file:
@@ -121,7 +115,7 @@ class Peers(unittest.TestCase):
             if package == RDMA_CORE and not name.endswith(MANY) and not is_good(cell)
             if not cell.startswith("skipped") or is_good(cells["rxe"].get((package, name)))
         }
-        self.assertEqual(gaps, set(KNOWN_GAPS))
+        self.assertEqual(gaps, set())
 
 
 def update():

@@ -164,7 +164,15 @@ def two_networks(test):
         call("ip", "netns", "add", name)
         test.addCleanup(call, "ip", "netns", "del", name)
     call("ip", "-n", "a", *"link add eth0 type veth peer name eth0 netns b".split())
-    return [set_up_host("a", "1"), set_up_host("b", "2")]
+    sides = [set_up_host("a", "1"), set_up_host("b", "2")]
+    for name in ("a", "b"):
+        wait_until(test, lambda name=name: is_up(name), f"eth0 of {name} is up")
+    return sides
+
+
+def is_up(name):
+    """Whether the interface has heard of the cable, which takes the system a moment."""
+    return "state UP" in call("ip", "-n", name, "link", "show", "eth0")
 
 
 def set_up_host(name, number):

@@ -224,6 +224,8 @@ static void test_events_of_others_are_acknowledged_by_them(void **state)
 
 /* ---- Questions ---- */
 
+#define GID_TABLE_LENGTH 32
+
 static void test_the_gid_table_is_the_addresses(void **state)
 {
 	struct ibv_gid_entry entries[3], entry;
@@ -250,11 +252,17 @@ static void test_the_gid_table_is_the_addresses(void **state)
 		assert_int_equal(ibv_query_gid_type(on.context, 1, i, &type), 0);
 		assert_int_equal(type, 1);
 	}
-	assert_int_equal(ibv_query_gid(on.context, 1, 2, &gid), -1);
+	/* An empty entry, and none. */
+	assert_int_equal(ibv_query_gid(on.context, 1, 2, &gid), 0);
+	for (size_t i = 0; i < sizeof(gid.raw); i++)
+		assert_int_equal(gid.raw[i], 0);
+	assert_int_equal(ibv_query_gid_type(on.context, 1, 2, &type), 0);
+	assert_int_equal(ibv_query_gid_ex(on.context, 1, 2, &entry, 0), ENODATA);
+	assert_int_equal(ibv_query_gid(on.context, 1, GID_TABLE_LENGTH, &gid), -1);
 	assert_int_equal(ibv_query_gid(on.context, 1, -1, &gid), -1);
 	assert_int_equal(ibv_query_gid(on.context, 2, 0, &gid), -1);
-	assert_int_equal(ibv_query_gid_type(on.context, 1, 2, &type), -1);
-	assert_int_equal(ibv_query_gid_ex(on.context, 1, 2, &entry, 0), EINVAL);
+	assert_int_equal(ibv_query_gid_type(on.context, 1, GID_TABLE_LENGTH, &type), -1);
+	assert_int_equal(ibv_query_gid_ex(on.context, 1, GID_TABLE_LENGTH, &entry, 0), EINVAL);
 	assert_int_equal(ibv_query_gid_ex(on.context, 0, 0, &entry, 0), EINVAL);
 	assert_int_equal(ibv_query_gid_ex(on.context, 1, 0, &entry, 1), EINVAL);
 }
@@ -296,7 +304,7 @@ static void test_new_and_old_programs_can_ask_for_the_port(void **state)
 	assert_int_equal(ibv_query_port(on.context, 1, &attr), 0);
 	assert_int_equal(attr.state, IBV_PORT_ACTIVE);
 	assert_int_equal(attr.active_mtu, IBV_MTU_4096);
-	assert_int_equal(attr.gid_tbl_len, 2);
+	assert_int_equal(attr.gid_tbl_len, GID_TABLE_LENGTH);
 	assert_int_equal(ibv_query_port(on.context, 2, &attr), EINVAL);
 	assert_int_equal(ibv_query_port(on.context, 0, &attr), EINVAL);
 

@@ -155,7 +155,7 @@ class Devices(ProgramTest):
             "qkey_viol_cntr": "0x0",
             "sm_sl": none,
             "pkey_tbl_len": "1",
-            "gid_tbl_len": "2",
+            "gid_tbl_len": "32",
             "subnet_timeout": none,
             "init_type_reply": none,
             "active_width": r"\d+X \(\d+\)",

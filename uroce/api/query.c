@@ -83,6 +83,12 @@ UR_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port,
 
 /* ---- Tables of the port ---- */
 
+static bool is_in_table(uint32_t port, int64_t index)
+{
+	return port == 1 && index >= 0 && index < UR_MAX_GIDS;
+}
+
+/* NULL: the entry is empty, or there is none. */
 static const union ibv_gid *find_gid(const struct ibv_context *context, uint32_t port,
 				     int64_t index)
 {
@@ -119,10 +125,10 @@ UR_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port, int index
 
 	if (!ur_has_ours(context))
 		return UR_FORWARD(-1, ibv_query_gid, context, port, index, gid);
-	found = find_gid(context, port, index);
-	if (!found)
+	if (!is_in_table(port, index))
 		return fail(EINVAL);
-	*gid = *found;
+	found = find_gid(context, port, index);
+	*gid = found ? *found : (union ibv_gid){ 0 };
 	return 0;
 }
 
@@ -133,8 +139,10 @@ UR_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint
 
 	if (!ur_has_ours(context))
 		return UR_FORWARD(ENOSYS, _ibv_query_gid_ex, context, port, index, to, flags, size);
-	if (flags || !find_gid(context, port, index))
+	if (flags || !is_in_table(port, index))
 		return EINVAL;
+	if (!find_gid(context, port, index))
+		return ENODATA;
 	entry = describe_gid(ur_device_behind(context), index);
 	copy_entry(to, &entry, size);
 	return 0;
@@ -166,7 +174,7 @@ UR_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsi
 {
 	if (!ur_has_ours(context))
 		return UR_FORWARD(-1, ibv_query_gid_type, context, port, index, type);
-	if (!find_gid(context, port, index))
+	if (!is_in_table(port, index))
 		return fail(EINVAL);
 	*type = 1;
 	return 0;

@@ -492,7 +492,7 @@ void ur_device_port_attr(const struct ur_device *device, struct ibv_port_attr *a
 		.state = device->running ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = device->mtu,
 		.active_mtu = device->mtu,
-		.gid_tbl_len = (int)device->gid_count,
+		.gid_tbl_len = UR_MAX_GIDS,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = UR_MAX_MESSAGE,
 		.pkey_tbl_len = 1,

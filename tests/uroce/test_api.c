@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -828,42 +827,6 @@ static struct ibv_wc wait_for_completion(void)
 	return wc;
 }
 
-static void *get_event(void *channel)
-{
-	struct ibv_cq *cq;
-	void *cq_context;
-
-	ibv_get_cq_event(channel, &cq, &cq_context);
-	return NULL;
-}
-
-/* Polls for as many completions as it takes to be one that polls, beside a thread that waits. */
-static void test_a_thread_that_waits_neither_disturbs_one_that_polls_nor_leaves_anything(
-	void **state)
-{
-	pthread_t waiter;
-	void *result, *cq_context;
-	struct ibv_cq *cq;
-
-	(void)state;
-	connect_queue_pairs();
-	assert_int_equal(pthread_create(&waiter, NULL, get_event, on.channel), 0);
-	for (unsigned i = 0; i < 1000; i++) {
-		post_write(on.mrs[1]->rkey);
-		assert_int_equal(wait_for_completion().status, IBV_WC_SUCCESS);
-	}
-	assert_int_equal(pthread_cancel(waiter), 0);
-	assert_int_equal(pthread_join(waiter, &result), 0);
-	assert_ptr_equal(result, PTHREAD_CANCELED);
-	/* What it handled is handled by another now. */
-	assert_int_equal(ibv_req_notify_cq(on.cq, 0), 0);
-	post_write(on.mrs[1]->rkey);
-	assert_int_equal(ibv_get_cq_event(on.channel, &cq, &cq_context), 0);
-	ibv_ack_cq_events(cq, 1);
-	assert_int_equal(wait_for_completion().status, IBV_WC_SUCCESS);
-	disconnect();
-}
-
 static void bind_window(struct ibv_mw *mw, struct ibv_mr *mr, uint64_t length)
 {
 	struct ibv_mw_bind bind = { .wr_id = 8,
@@ -1398,8 +1361,6 @@ int main(void)
 		api_test(test_shared_receive_queues_of_the_basic_type_are_made),
 		api_test(test_a_queue_pair_is_extended_if_it_was_made_so),
 		api_test(test_a_program_that_sleeps_is_told_of_a_completion),
-		api_test(
-			test_a_thread_that_waits_neither_disturbs_one_that_polls_nor_leaves_anything),
 		api_test(test_a_window_is_bound_and_taken_back),
 		api_test(test_an_extended_connection_reaches_a_queue_by_its_number),
 		api_test(test_both_halves_say_what_they_are),

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -62,14 +61,9 @@ struct ur_engine {
 	_Atomic uint64_t lease_end;
 	atomic_uint empty_polls;
 	atomic_uint idle_polls; /* since packets were found */
-	/* The lease is that of a thread that waits for an event, or did so. Set under the device's lock. */
-	atomic_bool waited;
 
 	/* Guarded by the device's lock. */
 	bool stopping;
-	bool waiting;            /* a thread waits with the lease, which is without end then */
-	unsigned waiters;        /* threads that wait for an event */
-	bool waited_lately;      /* since the thread looked last, one had the lease */
 	unsigned patience;       /* empty polls before a lease */
 	uint64_t sleeping_until; /* of the thread; 0: it is awake */
 	uint64_t next_deadline;  /* no timer ends before */
@@ -363,26 +357,18 @@ static bool has_lease(const struct ur_engine *engine)
 	return atomic_load_explicit(&engine->lease_end, memory_order_relaxed) != 0;
 }
 
-static void set_lease(struct ur_engine *engine, uint64_t end, bool waited)
-{
-	atomic_store_explicit(&engine->lease_end, end, memory_order_relaxed);
-	atomic_store_explicit(&engine->waited, waited, memory_order_relaxed);
-}
-
 static void extend_lease(struct ur_device *device, uint64_t now)
 {
 	struct ur_engine *engine = device->engine;
 	uint64_t end = now + UR_LEASE_NS;
 
-	if ((!has_lease(engine) || engine->waiting) &&
+	if (!has_lease(engine) &&
 	    atomic_fetch_add_explicit(&engine->empty_polls, 1, memory_order_relaxed) + 1 <
 		    engine->patience)
 		return;
 	if (!has_lease(engine))
 		ur_link_watch(device->link, false);
-	/* From one that waits it is taken: it would be woken by all that comes. */
-	engine->waiting = false;
-	set_lease(engine, end, false);
+	atomic_store_explicit(&engine->lease_end, end, memory_order_relaxed);
 	/* It must look whether the lease has ended. */
 	if (engine->sleeping_until > end)
 		wake(engine);
@@ -395,7 +381,7 @@ static void end_lease(struct ur_device *device)
 	atomic_store_explicit(&engine->empty_polls, 0, memory_order_relaxed);
 	if (!has_lease(engine))
 		return;
-	set_lease(engine, 0, false);
+	atomic_store_explicit(&engine->lease_end, 0, memory_order_relaxed);
 	ur_link_watch(device->link, true);
 }
 
@@ -453,117 +439,12 @@ void ur_engine_poll(struct ur_device *device)
 
 void ur_engine_hand_over(struct ur_device *device)
 {
-	struct ur_engine *engine = device->engine;
-
-	atomic_store_explicit(&engine->empty_polls, 0, memory_order_relaxed);
-	/* Who has waited for an event will wait so again. */
-	if (!has_lease(engine) || atomic_load_explicit(&engine->waited, memory_order_relaxed))
+	atomic_store_explicit(&device->engine->empty_polls, 0, memory_order_relaxed);
+	if (!has_lease(device->engine))
 		return;
 	pthread_mutex_lock(&device->lock);
 	end_lease(device);
 	ur_engine_flush(device);
-	pthread_mutex_unlock(&device->lock);
-}
-
-/* ---- The program's thread that waits for an event ---- */
-
-static bool is_polled(const struct ur_engine *engine)
-{
-	return has_lease(engine) && !atomic_load_explicit(&engine->waited, memory_order_relaxed);
-}
-
-/* Lock held. The one that waits alone handles what arrives, unless another polls. */
-static bool take_over(struct ur_device *device)
-{
-	struct ur_engine *engine = device->engine;
-
-	if (engine->waiters > 1 || is_polled(engine) || ur_link_wait_fd(device->link) < 0)
-		return false;
-	if (!has_lease(engine))
-		ur_link_watch(device->link, false);
-	set_lease(engine, UR_NEVER, true);
-	engine->waiting = true;
-	return true;
-}
-
-bool ur_engine_begin_wait(struct ur_device *device)
-{
-	bool taken;
-
-	pthread_mutex_lock(&device->lock);
-	device->engine->waiters++;
-	taken = take_over(device);
-	pthread_mutex_unlock(&device->lock);
-	return taken;
-}
-
-/* What was put off when packets came: the program has sent nothing that it could go out with. */
-static void send_put_off(struct ur_device *device)
-{
-	pthread_mutex_lock(&device->lock);
-	if (device->engine->scheduled_first)
-		ur_engine_flush(device);
-	pthread_mutex_unlock(&device->lock);
-}
-
-/* Returns false if a thread that polls has taken over. */
-static bool receive_waiting(struct ur_device *device)
-{
-	bool still;
-
-	pthread_mutex_lock(&device->lock);
-	still = device->engine->waiting;
-	if (still) {
-		receive_batch(device, ur_clock_ns());
-		flush_and_wake(device, respond(device, true));
-	}
-	pthread_mutex_unlock(&device->lock);
-	return still;
-}
-
-int ur_engine_wait(struct ur_device *device, int fd)
-{
-	struct pollfd fds[] = { { .fd = fd, .events = POLLIN },
-				{ .fd = ur_link_wait_fd(device->link), .events = POLLIN } };
-
-	int state, found, error;
-
-	/* A thread is not to be cancelled while it has the lock. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	send_put_off(device);
-	pthread_setcancelstate(state, NULL);
-	found = poll(fds, 2, -1);
-	error = found < 0 ? errno : 0;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	if (!error && fds[1].revents && !receive_waiting(device))
-		error = ECANCELED;
-	pthread_setcancelstate(state, NULL);
-	return error;
-}
-
-/* Lock held. Until it waits again it has a lease like one that polls, unless others wait for what arrives. */
-static void hand_back(struct ur_device *device)
-{
-	struct ur_engine *engine = device->engine;
-	uint64_t end = ur_clock_ns() + UR_LEASE_NS;
-
-	engine->waiting = false;
-	engine->waited_lately = true;
-	set_lease(engine, end, true);
-	if (engine->waiters > 0) {
-		end_lease(device);
-		ur_engine_flush(device);
-	} else if (engine->sleeping_until > end) {
-		wake(engine);
-	}
-}
-
-void ur_engine_end_wait(struct ur_device *device, bool taken)
-{
-	pthread_mutex_lock(&device->lock);
-	device->engine->waiters--;
-	if (taken && device->engine->waiting)
-		hand_back(device);
 	pthread_mutex_unlock(&device->lock);
 }
 
@@ -659,22 +540,9 @@ static bool work_in_bulk(struct ur_device *device, uint64_t now)
 /* The program has stopped polling. */
 static void end_unused_lease(struct ur_device *device)
 {
-	bool polled = !atomic_load_explicit(&device->engine->waited, memory_order_relaxed);
-
 	end_lease(device);
-	if (receive_batch(device, ur_clock_ns()) && polled)
+	if (receive_batch(device, ur_clock_ns()))
 		device->engine->patience = MOST_PATIENCE;
-}
-
-/*
- * When to look whether the lease has ended. One that waits mostly waits again: looking now and then is
- * less than to be woken each time that it has an event.
- */
-static uint64_t expected_end(const struct ur_engine *engine, uint64_t now)
-{
-	if (engine->waiting && engine->waited_lately)
-		return now + UR_LEASE_NS;
-	return atomic_load_explicit(&engine->lease_end, memory_order_relaxed);
 }
 
 static uint64_t work_until(struct ur_device *device)
@@ -697,9 +565,8 @@ static uint64_t work_until(struct ur_device *device)
 	else
 		more = work_in_bulk(device, now);
 	deadline = next_deadline(device);
-	if (lease_end > 0 && expected_end(engine, now) < deadline)
-		deadline = expected_end(engine, now);
-	engine->waited_lately = false;
+	if (lease_end > 0 && lease_end < deadline)
+		deadline = lease_end;
 	return more ? 0 : deadline;
 }
 

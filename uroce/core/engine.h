@@ -3,12 +3,11 @@
  * and writes are served while the program does something else, and while the program polls it works
  * in the program's thread, so that a message does not wait for a switch of threads: a poll that finds
  * nothing takes over, disarms the sockets, and the thread stays away until no poll came for
- * UR_LEASE_NS or the program asks to be notified. A thread that waits in ibv_get_cq_event does the same.
+ * UR_LEASE_NS or the program asks to be notified.
  */
 #ifndef UR_ENGINE_H
 #define UR_ENGINE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "clock.h"
@@ -32,20 +31,6 @@ void ur_engine_poll(struct ur_device *device);
  * device's lock.
  */
 void ur_engine_hand_over(struct ur_device *device);
-
-/*
- * A thread waits for an event. Between the two calls the first of such threads handles what arrives, by
- * ur_engine_wait; ur_engine_begin_wait returns whether this is the one, and ur_engine_end_wait gets that.
- */
-bool ur_engine_begin_wait(struct ur_device *device);
-void ur_engine_end_wait(struct ur_device *device, bool taken);
-
-/*
- * Waits until fd is readable, or something arrives, and handles that. Acknowledgements are put off: the
- * program's answer may carry them, or else the next call. Returns 0 or an errno: EINTR; ECANCELED, another
- * thread polls now, and handles what arrives.
- */
-int ur_engine_wait(struct ur_device *device, int fd);
 
 /* The process ends: sends what was put off. Waits 20 ms for one that holds the lock. */
 void ur_engine_at_exit(struct ur_device *device);

@@ -22,16 +22,12 @@ int ur_event_fd_take(int fd)
 	return eventfd_read(fd, &token);
 }
 
-int ur_event_fd_try(int fd)
+void ur_event_fd_withdraw(int fd)
 {
 	uint64_t token;
 	struct iovec iov = { .iov_base = &token, .iov_len = sizeof(token) };
 
-	return preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0 ? -1 : 0;
-}
-
-void ur_event_fd_withdraw(int fd)
-{
 	/* Nothing there: a thread that is about to look into the list has it. */
-	ur_event_fd_try(fd);
+	if (preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0)
+		return;
 }

@@ -14,8 +14,6 @@ void ur_event_fd_add(int fd);
 
 /* Waits for a token unless the descriptor is non-blocking. Returns 0, or -1 and errno. */
 int ur_event_fd_take(int fd);
-/* The same without waiting: -1 and EAGAIN if there is none. */
-int ur_event_fd_try(int fd);
 
 /* Takes a token if there is one, without waiting whatever the descriptor's mode is. */
 void ur_event_fd_withdraw(int fd);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "../core/clock.h"
 #include "../core/log.h"
@@ -34,7 +33,6 @@ struct ur_link {
 	char device_name[IBV_SYSFS_NAME_MAX];
 	uint8_t number;
 	int epoll_fd;
-	int wait_fd;              /* of ur_link_wait_fd; -1: not asked for yet */
 	struct ur_faults *faults; /* NULL: none */
 
 	uint64_t receive_calls;
@@ -57,25 +55,10 @@ static void close_socks(struct ur_link *link)
 		ur_socket_close(&link->socks[--link->sock_count]);
 }
 
-static void close_wait_fd(struct ur_link *link)
-{
-	if (link->wait_fd >= 0)
-		close(link->wait_fd);
-	link->wait_fd = -1;
-}
-
 static void close_groups(struct ur_link *link)
 {
 	while (link->group_count > 0)
 		ur_socket_close(&link->groups[--link->group_count]);
-}
-
-/* Returns 0 or an errno. */
-static int add_to_wait_fd(const struct ur_link *link, const struct ur_socket *sock)
-{
-	struct epoll_event event = { .events = EPOLLIN };
-
-	return epoll_ctl(link->wait_fd, EPOLL_CTL_ADD, sock->fd, &event) == 0 ? 0 : errno;
 }
 
 /* Closes the socket if it cannot be watched. Returns 0 or an errno. */
@@ -83,8 +66,6 @@ static int watch(const struct ur_link *link, struct ur_socket *sock, uint32_t ev
 {
 	int error = ur_socket_watch(sock, link->epoll_fd, events, sock);
 
-	if (!error && link->wait_fd >= 0)
-		error = add_to_wait_fd(link, sock);
 	if (error)
 		ur_socket_close(sock);
 	return error;
@@ -210,7 +191,6 @@ static struct ur_link *allocate(const char *device_name, size_t count, int epoll
 	snprintf(link->device_name, sizeof(link->device_name), "%s", device_name);
 	link->address_count = (unsigned)count;
 	link->epoll_fd = epoll_fd;
-	link->wait_fd = -1;
 	return link;
 }
 
@@ -271,7 +251,6 @@ void ur_link_close(struct ur_link *link)
 		ur_link_leave(link);
 	close_groups(link);
 	close_socks(link);
-	close_wait_fd(link);
 	ur_batch_close(&link->batch);
 	ur_faults_free(link->faults);
 	free(link);
@@ -438,28 +417,6 @@ void ur_link_watch(struct ur_link *link, bool readable)
 {
 	for (unsigned i = 0; i < count_socks(link); i++)
 		ur_socket_set_event(sock_at(link, i), EPOLLIN, readable);
-}
-
-/* Returns 0 or an errno. */
-static int open_wait_fd(struct ur_link *link)
-{
-	int error = 0;
-
-	link->wait_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (link->wait_fd < 0)
-		return errno;
-	for (unsigned i = 0; i < count_socks(link) && !error; i++)
-		error = add_to_wait_fd(link, sock_at(link, i));
-	if (error)
-		close_wait_fd(link);
-	return error;
-}
-
-int ur_link_wait_fd(struct ur_link *link)
-{
-	if (link->wait_fd < 0)
-		errno = open_wait_fd(link);
-	return link->wait_fd;
 }
 
 bool ur_link_writable(struct ur_link *link)

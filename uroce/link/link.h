@@ -101,12 +101,6 @@ const struct ur_group *ur_link_group(const struct ur_link *link);
 void ur_link_watch(struct ur_link *link, bool readable);
 
 /*
- * A descriptor, the link's own, that is readable while a socket has something, watched or not. Made when it
- * is first asked for. -1 and errno: there is none to be had.
- */
-int ur_link_wait_fd(struct ur_link *link);
-
-/*
  * Once the carrier was blocked: watches for room in the sockets. Called with the epoll event of the
  * link; returns whether sending is possible again, and then clears the carrier's flag.
  */

@@ -46,27 +46,6 @@ void ur_engine_hand_over(struct ur_device *device)
 	engine.hand_overs++;
 }
 
-bool ur_engine_begin_wait(struct ur_device *device)
-{
-	(void)device;
-	engine.waiters++;
-	return engine.on_wait;
-}
-
-int ur_engine_wait(struct ur_device *device, int fd)
-{
-	(void)device;
-	(void)fd;
-	return engine.on_wait();
-}
-
-void ur_engine_end_wait(struct ur_device *device, bool taken)
-{
-	(void)device;
-	assert_int_equal(taken, engine.on_wait != NULL);
-	engine.waiters--;
-}
-
 void ur_engine_at_exit(struct ur_device *device)
 {
 	(void)device;

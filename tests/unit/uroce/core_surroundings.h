@@ -21,11 +21,8 @@ struct fake_engine {
 	unsigned polls;
 	unsigned hand_overs;
 	unsigned exits;
-	unsigned waiters;
 	/* Called, if set, when the engine is polled. */
 	void (*on_poll)(void);
-	/* Who waits for an event calls it, if set, in place of sleeping. Returns 0 or an errno. */
-	int (*on_wait)(void);
 };
 
 /* Zeros at the start of each test. */

@@ -201,25 +201,6 @@ void ur_engine_hand_over(struct ur_device *device)
 	(void)device;
 }
 
-bool ur_engine_begin_wait(struct ur_device *device)
-{
-	(void)device;
-	return false;
-}
-
-int ur_engine_wait(struct ur_device *device, int fd)
-{
-	(void)device;
-	(void)fd;
-	return ENOSYS;
-}
-
-void ur_engine_end_wait(struct ur_device *device, bool taken)
-{
-	(void)device;
-	(void)taken;
-}
-
 void ur_engine_at_exit(struct ur_device *device)
 {
 	(void)device;

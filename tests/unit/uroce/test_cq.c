@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 
 #include "../../../uroce/core/cq.h"
@@ -59,19 +58,13 @@ static void assert_empty(struct ur_cq *from)
 	assert_int_equal(ur_cq_poll(&from->verbs, 1, &wc), 0);
 }
 
-/* Reads an event of that queue, if need be waits for it, and acknowledges it. */
-static void get_cq_event(struct ur_cq *of)
-{
-	assert_int_equal(ur_channel_get(channel, &received), 0);
-	assert_ptr_equal(received, of);
-	ur_cq_acknowledge(of, 1);
-}
-
-/* It must be there. */
+/* Reads an event of that queue, which must be there, and acknowledges it. */
 static void assert_cq_event(struct ur_cq *of)
 {
 	assert_readable(channel->verbs.fd, true);
-	get_cq_event(of);
+	assert_int_equal(ur_channel_get(channel, &received), 0);
+	assert_ptr_equal(received, of);
+	ur_cq_acknowledge(of, 1);
 }
 
 static void assert_no_cq_event(void)
@@ -368,96 +361,6 @@ static void test_getting_an_event_waits_for_one(void **state)
 	ur_cq_acknowledge(cq, 1);
 }
 
-static unsigned waits;
-
-/* The third wait brings what is waited for. */
-static int wait_for_third(void)
-{
-	assert_int_equal(engine.waiters, 1);
-	if (++waits == 3)
-		push(1);
-	return 0;
-}
-
-static void test_who_waits_alone_handles_what_arrives_until_there_is_an_event(void **state)
-{
-	(void)state;
-	waits = 0;
-	engine.on_wait = wait_for_third;
-	arm(false);
-	get_cq_event(cq);
-	assert_int_equal(waits, 3);
-	assert_int_equal(engine.waiters, 0);
-	/* There is one already: it is not waited for. */
-	arm(false);
-	push(2);
-	assert_cq_event(cq);
-	assert_int_equal(waits, 3);
-}
-
-/* What is left when an event is withdrawn while a thread is about to read it; then another comes. */
-static int wait_for_withdrawn(void)
-{
-	if (++waits == 1)
-		ur_event_fd_add(channel->verbs.fd);
-	else
-		push(1);
-	return 0;
-}
-
-static void test_who_waits_goes_on_when_an_event_was_withdrawn(void **state)
-{
-	(void)state;
-	waits = 0;
-	engine.on_wait = wait_for_withdrawn;
-	arm(false);
-	get_cq_event(cq);
-	assert_int_equal(waits, 2);
-	assert_no_cq_event();
-}
-
-static int interrupt(void)
-{
-	waits++;
-	return EINTR;
-}
-
-static int interrupt_once(void)
-{
-	if (++waits == 1)
-		return EINTR;
-	push(1);
-	return 0;
-}
-
-static void ignore(int signal)
-{
-	(void)signal;
-}
-
-/* As read has it. */
-static void test_a_signal_ends_waiting_unless_its_handler_restarts_calls(void **state)
-{
-	struct sigaction action = { .sa_handler = ignore, .sa_flags = SA_RESTART }, before;
-
-	(void)state;
-	waits = 0;
-	engine.on_wait = interrupt_once;
-	assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
-	arm(false);
-	get_cq_event(cq);
-	assert_int_equal(waits, 2);
-	action.sa_flags = 0;
-	assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
-	waits = 0;
-	engine.on_wait = interrupt;
-	assert_int_equal(ur_channel_get(channel, &received), -1);
-	assert_int_equal(errno, EINTR);
-	assert_int_equal(waits, 1);
-	assert_int_equal(engine.waiters, 0);
-	assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
-}
-
 /* ---- The end ---- */
 
 static void destroy(void)
@@ -722,9 +625,6 @@ int main(void)
 		cq_test(test_events_of_several_queues_are_read_in_order),
 		cq_test(test_a_non_blocking_channel_says_when_there_is_no_event),
 		cq_test(test_getting_an_event_waits_for_one),
-		cq_test(test_who_waits_alone_handles_what_arrives_until_there_is_an_event),
-		cq_test(test_who_waits_goes_on_when_an_event_was_withdrawn),
-		cq_test(test_a_signal_ends_waiting_unless_its_handler_restarts_calls),
 		cq_test(test_a_queue_goes_when_its_events_are_acknowledged),
 		cq_test(test_a_queue_goes_when_its_error_is_acknowledged),
 		cq_test(test_a_queue_that_goes_takes_its_unread_events_along),

@@ -3,11 +3,11 @@
 # on, which stand for /dev/null. UCX looks for them before it opens a device. The program has a mount
 # namespace of its own for that; who is not root, a user namespace as well.
 set -eu
+. "$(dirname "$(readlink -f "$0")")/namespace.sh"
 
 # In the namespace: /dev/infiniband, or else /dev, anew, with what was there.
-if [ "${1:-}" = --inside ]; then
-	shift
-	back=$PWD
+show_devices()
+{
 	folder=/dev/infiniband
 	[ -d $folder ] || folder=/dev
 	cd $folder
@@ -29,16 +29,6 @@ if [ "${1:-}" = --inside ]; then
 		: >"/dev/infiniband/uroce_${interface##*/}"
 		mount -c --bind /dev/null "/dev/infiniband/uroce_${interface##*/}"
 	done
-	cd "$back"
-	exec "$@"
-fi
+}
 
-if [ $# -eq 0 ]; then
-	printf 'usage: %s PROGRAM [ARGUMENT]...\n' "$0" >&2
-	exit 2
-fi
-here=$(readlink -f "$0")
-if [ "$(id -u)" -eq 0 ]; then
-	exec unshare --mount "$here" --inside "$@"
-fi
-exec unshare --map-root-user --mount "$here" --inside "$@"
+in_namespace show_devices "$@"

@@ -3,11 +3,11 @@
 # in /sys/class/infiniband/uroce_eth0/device/net/eth0 and so on. The program has a mount namespace
 # of its own for that; who is not root, a user namespace as well.
 set -eu
+. "$(dirname "$(readlink -f "$0")")/namespace.sh"
 
 # In the namespace: /sys/class/infiniband anew, with what was there.
-if [ "${1:-}" = --inside ]; then
-	shift
-	back=$PWD
+show_interfaces()
+{
 	if [ -d /sys/class/infiniband ]; then
 		cd /sys/class/infiniband
 		mount -t tmpfs -o mode=755 uroce /sys/class/infiniband
@@ -26,16 +26,6 @@ if [ "${1:-}" = --inside ]; then
 	for interface in /sys/class/net/*; do
 		mkdir -p "/sys/class/infiniband/uroce_${interface##*/}/device/net/${interface##*/}"
 	done
-	cd "$back"
-	exec "$@"
-fi
+}
 
-if [ $# -eq 0 ]; then
-	printf 'usage: %s PROGRAM [ARGUMENT]...\n' "$0" >&2
-	exit 2
-fi
-here=$(readlink -f "$0")
-if [ "$(id -u)" -eq 0 ]; then
-	exec unshare --mount "$here" --inside "$@"
-fi
-exec unshare --map-root-user --mount "$here" --inside "$@"
+in_namespace show_interfaces "$@"
